@@ -1,0 +1,58 @@
+# Every task of the project. `make` or `make help` lists them.
+# Any target works as the first command in a fresh clone: those that need the environment build it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup check test lint format demo bench clean
+
+BIN := .venv/bin
+SCENARIO ?= examples/demo/scenario.toml
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+help: ## List the tasks
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.ready-dev ## Build .venv with the tested versions, and look for Java
+
+check: lint .venv/.ready-dev ## Format, lint, types, and the tests that are neither `spark` nor `slow`
+	@$(BIN)/pytest -q -m "not spark and not slow"
+
+test: lint .venv/.ready-spark ## Everything: linters and all tests, Spark included
+	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/pytest
+
+lint: .venv/.ready-dev ## Format check, lint and types only
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+format: .venv/.ready-dev ## Rewrite the code in the house format, and fix what ruff can fix
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+demo: .venv/.ready-dev ## Replay a recorded scenario (SCENARIO=path), output in build/
+	@mkdir -p build
+	$(BIN)/midstream replay $(SCENARIO) --out build/demo.parquet --report build/demo.json
+
+bench: .venv/.ready-dev ## Measure the four-way join, numbers in build/join4.json
+	@mkdir -p build
+	$(BIN)/midstream bench join4 --json build/join4.json
+
+clean: ## Remove build output and caches; .venv stays
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# The stamps lie inside .venv, so that deleting .venv also forgets them.
+.venv/.ready-dev: pyproject.toml constraints.txt
+	@echo "Setting up .venv: downloading and installing takes a minute or two the first time."
+	@tools/ensure-venv .venv
+	@$(PIP_INSTALL) -e '.[dev]'
+	@tools/ensure-java
+	@touch $@
+
+# Apart from the rest because PySpark is a large download that only the Spark tests need.
+.venv/.ready-spark: .venv/.ready-dev
+	@echo "Adding PySpark to .venv: a large download the first time."
+	@$(PIP_INSTALL) -e '.[dev,spark]'
+	@touch $@

@@ -1,0 +1,138 @@
+"""The command line: `midstream replay | explain | bench | compare`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midstream.app import bench as benches
+from midstream.app.show import print_comparison, print_report, print_rows, progress_of
+from midstream.model.errors import MidstreamError
+from midstream.runtime.replay import make_plan, prepare, replay
+from midstream.runtime.scenario import read_scenario
+
+app = typer.Typer(
+    name="midstream",
+    help="Continuous queries whose plan and meaning can be changed while they run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+ScenarioFile = Annotated[Path, typer.Argument(help="A scenario: TOML with a query, [streams.*] and [run].")]
+
+
+@app.command("replay")
+def replay_command(
+    scenario: ScenarioFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the results here (.parquet, or .csv).")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", "-r", help="Write the report here (JSON).")] = None,
+    late: Annotated[
+        Path | None, typer.Option("--late", help="Write rows that came too late here (Parquet).")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Run a query over recorded streams and say what happened.
+
+    Without `--out` the first results are printed. Output, report and late rows appear together when the run has
+    succeeded; after an error nothing is written.
+
+    Example: `midstream replay scenario.toml --out out.parquet --report report.json`
+    """
+    rehearsal = prepare(read_scenario(scenario))
+    with progress_of(rehearsal.rows, quiet) as progress:
+        told, rows = replay(rehearsal, out, report, late, progress)
+    if quiet:
+        return
+    console = Console()
+    if rows is not None:
+        print_rows(console, rows)
+    print_report(console, rehearsal.plan, told, [p for p in (out, report, late) if p is not None])
+
+
+@app.command("explain")
+def explain_command(
+    scenario: ScenarioFile,
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="Explain this join order instead, e.g. '((a b) (c d))'.")
+    ] = None,
+    join: Annotated[
+        str | None, typer.Option("--join", help="auto, hash or nested-loop, instead of the scenario's.")
+    ] = None,
+) -> None:
+    """Print the plan of a scenario's query: output, join tree, windows, partitioning. Runs nothing.
+
+    Example: `midstream explain scenario.toml --plan "((a b) (c d))"`
+    """
+    read = read_scenario(scenario)
+    if join not in (None, "auto", "hash", "nested-loop"):
+        raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
+    rehearsal = prepare(read)
+    chosen = make_plan(rehearsal.plan.query, plan or read.plan, join or read.join)
+    print(chosen.explain())
+    if read.buckets > 1:
+        used = 1 if chosen.partitioning.one_bucket else read.buckets
+        print(f"  {used} of the {read.buckets} buckets asked for" if used == 1 else f"  {used} buckets")
+
+
+@app.command("bench")
+def bench_command(
+    name: Annotated[str, typer.Argument(help="A benchmark; `midstream bench list` names them all.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="For `bench compare`: two JSON files.", hidden=True)] = None,
+    out: Annotated[Path | None, typer.Option("--json", help="Write figures and parameters here.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Event time to measure after warm-up (default: the benchmark's).")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generated rows.")] = 1,
+) -> None:
+    """Measure this machine on generated rows: rows per second and peak memory, after warm-up.
+
+    Example: `midstream bench join4 --json join4.json`
+    """
+    if name == "compare":
+        compare_command(*_two(files or []))
+        return
+    if name == "list":
+        for known, about in benches.available().items():
+            print(f"{known:12} {about}")
+        return
+    result = benches.run(name, seconds, seed, out)
+    print(json.dumps(result, indent=1) if out is None else benches.summary(result))
+
+
+@app.command("compare")
+def compare_command(
+    before: Annotated[Path, typer.Argument(help="JSON of the first run.")],
+    after: Annotated[Path, typer.Argument(help="JSON of the second run.")],
+) -> None:
+    """Compare two benchmark runs: each figure, and the second as a multiple of the first.
+
+    Example: `midstream compare before.json after.json`
+    """
+    print_comparison(Console(), benches.read(before), benches.read(after))
+
+
+def _two(files: list[Path]) -> tuple[Path, Path]:
+    if len(files) != 2:
+        raise MidstreamError("compare needs two JSON files: midstream bench compare BEFORE AFTER")
+    return files[0], files[1]
+
+
+def main() -> None:
+    """Run the command line; a user's error is one sentence and exit code 2."""
+    try:
+        app()
+    except MidstreamError as error:
+        print(f"midstream: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("midstream: interrupted, nothing was written", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)

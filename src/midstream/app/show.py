@@ -1,0 +1,111 @@
+"""What people look at: progress, tables, pictures of a run."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from midstream.model.time import format_instant
+from midstream.plan.plan import Plan
+from midstream.runtime.report import Report
+
+SHOWN_ROWS = 10
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def progress_of(rows: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """Show a bar of rows taken in while a person is watching, on stderr."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("replay"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replay", total=rows)
+        yield lambda taken: bar.advance(task, taken)
+
+
+def print_rows(console: Console, rows: pa.Table) -> None:
+    """Print the first rows of a table."""
+    table = Table(title=f"{min(rows.num_rows, SHOWN_ROWS)} of {rows.num_rows} rows", title_justify="left")
+    for name in rows.column_names:
+        table.add_column(name, overflow="fold")
+    for row in rows.slice(0, SHOWN_ROWS).to_pylist():
+        table.add_row(*("NULL" if v is None else str(v) for v in row.values()))
+    console.print(table)
+
+
+def print_report(console: Console, plan: Plan, report: Report, files: list[Path]) -> None:
+    """Print what a run did: totals, output over time, files written."""
+    table = Table(title="What happened", title_justify="left", show_header=False)
+    per_s = f"{report.rows_in / report.wall_s:,.0f} rows/s" if report.wall_s > 0 else ""
+    evaluations = sum(b.predicate_evaluations for b in report.batches)
+    late = f"{report.late:,}" + (f" ({_by_stream(report)})" if report.late else "")
+    rows = [
+        ("plan", str(plan)),
+        ("rows in", f"{report.rows_in:,}"),
+        ("rows out", f"{report.rows_out:,}"),
+        ("late", late),
+        ("wall time", f"{report.wall_s:.2f} s   {per_s}"),
+        ("micro-batches", f"{len(report.batches):,}"),
+        ("predicate evaluations", f"{evaluations:,}"),
+        ("largest state", f"{report.peak_state_bytes / 1e6:,.1f} MB"),
+        ("buckets", f"{report.buckets} ({report.partitioning})"),
+    ]
+    if report.batches:
+        first, last = report.batches[0].end, report.batches[-1].end
+        rows.append(("event time", f"up to {format_instant(first)} ... {format_instant(last)}"))
+        rows.append(("rows out over time", sparkline([b.rows_out for b in report.batches])))
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table)
+    for file in files:
+        console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+
+
+def _by_stream(report: Report) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in report.late_by_stream.items() if count)
+
+
+def sparkline(values: list[int], width: int = 60) -> str:
+    """Draw numbers as a line of bars, summed into at most `width` of them.
+
+    >>> sparkline([0, 1, 2, 4, 8])
+    ' ▁▂▄█'
+    """
+    if len(values) > width:
+        bounds = [len(values) * k // width for k in range(width + 1)]
+        values = [sum(values[a:b]) // (b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+    top = max(values, default=0)
+    return "".join(BARS[-(-v * (len(BARS) - 1) // top)] if top else BARS[0] for v in values)
+
+
+def print_comparison(console: Console, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Print the numbers of two runs side by side, and parameters that differ."""
+    table = Table(title=f"{before.get('name')} and {after.get('name')}", title_justify="left")
+    for name in ("figure", "before", "after", "after / before"):
+        table.add_column(name, justify="left" if name == "figure" else "right")
+    for key in before:
+        a, b = before[key], after.get(key)
+        if isinstance(a, bool | str) or not isinstance(a, int | float) or not isinstance(b, int | float):
+            continue
+        table.add_row(key, f"{a:,.4g}" if isinstance(a, float) else f"{a:,}",
+                      f"{b:,.4g}" if isinstance(b, float) else f"{b:,}", f"{b / a:.2f}x" if a else "")  # fmt: skip
+    console.print(table)
+    ours, theirs = before.get("parameters", {}), after.get("parameters", {})
+    for key in sorted(set(ours) | set(theirs)):
+        if ours.get(key) != theirs.get(key):
+            console.print(f"parameter {key} differs: {ours.get(key)} and {theirs.get(key)}", highlight=False)

@@ -1,0 +1,111 @@
+"""Codes: 64-bit integers that stand for values, so that joins compare integers alone.
+
+Numbers, booleans, dates and times keep equality and order; strings and wide decimals are hashed and must be
+verified where their codes are equal.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.compile import inlined, kernel
+
+Vector = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+@kernel
+def code_floats(values: npt.NDArray[np.float64]) -> Vector:
+    """Map floats to integers in the same order: -0.0 equals 0.0, NaN equals itself and is the largest."""
+    out = np.empty(values.size, np.int64)
+    bits = values.view(np.int64)
+    for i in range(values.size):
+        if np.isnan(values[i]):
+            out[i] = np.int64(0x7FFFFFFFFFFFFFFF)
+        elif values[i] == 0.0:
+            out[i] = 0
+        elif bits[i] < 0:
+            out[i] = -(bits[i] & np.int64(0x7FFFFFFFFFFFFFFF))
+        else:
+            out[i] = bits[i]
+    return out
+
+
+@inlined
+def mix(h: int, word: int) -> int:
+    """Stir one word into a hash."""
+    x = (np.uint64(h) ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return np.int64(x ^ (x >> np.uint64(29)))
+
+
+@kernel
+def hash_bytes(offsets: Vector, data: Bytes, seed: int) -> Vector:
+    """Hash each run of bytes `data[offsets[i]:offsets[i + 1]]`; each seed gives another hash."""
+    out = np.empty(offsets.size - 1, np.int64)
+    for i in range(out.size):
+        start, end = offsets[i], offsets[i + 1]
+        h = mix(seed, np.int64(end - start))
+        at = start
+        while at < end:
+            word = np.uint64(0)
+            stop = min(at + 8, end)
+            for k in range(stop - at):
+                word |= np.uint64(data[at + k]) << np.uint64(8 * k)
+            h = mix(h, np.int64(word))
+            at = stop
+        out[i] = h
+    return out
+
+
+@kernel
+def combine(codes: npt.NDArray[np.int64], seed: int) -> Vector:
+    """Hash each row of a matrix of codes to one code; each seed gives another hash."""
+    out = np.empty(codes.shape[0], np.int64)
+    for i in range(codes.shape[0]):
+        h = np.int64(seed)
+        for k in range(codes.shape[1]):
+            h = mix(h, codes[i, k])
+        out[i] = h
+    return out
+
+
+@kernel
+def take_bytes(offsets: Vector, data: Bytes, shift: int, places: Vector) -> tuple[Vector, Bytes]:
+    """Copy the runs of bytes at the given places, end to end; offsets count from `shift` before the data."""
+    new = np.empty(places.size + 1, np.int64)
+    new[0] = 0
+    for i in range(places.size):
+        p = places[i]
+        new[i + 1] = new[i] + offsets[p + 1] - offsets[p]
+    out = np.empty(new[-1], np.uint8)
+    for i in range(places.size):
+        start = offsets[places[i]] - shift
+        at = new[i]
+        for k in range(new[i + 1] - at):
+            out[at + k] = data[start + k]
+    return new, out
+
+
+@kernel
+def equal_bytes(
+    a_offsets: Vector,
+    a_data: Bytes,
+    a_shift: int,
+    a_places: Vector,
+    b_offsets: Vector,
+    b_data: Bytes,
+    b_shift: int,
+    b_places: Vector,
+) -> npt.NDArray[np.bool_]:
+    """Tell for each pair of places whether the runs of bytes are the same."""
+    out = np.empty(a_places.size, np.bool_)
+    for i in range(a_places.size):
+        a, b = a_places[i], b_places[i]
+        size = a_offsets[a + 1] - a_offsets[a]
+        same = size == b_offsets[b + 1] - b_offsets[b]
+        k = 0
+        while same and k < size:
+            same = a_data[a_offsets[a] - a_shift + k] == b_data[b_offsets[b] - b_shift + k]
+            k += 1
+        out[i] = same
+    return out

@@ -1,0 +1,109 @@
+"""The layout of entries and keeping them compact."""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.compile import inlined, kernel
+
+Matrix = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.int64]
+
+KEY, LATEST, DEADLINE, LINK, ROWS = 0, 1, 2, 3, 4
+"""Columns of an entry; row numbers start at ROWS."""
+TIME = LINK
+"""In a batch between joins the link column holds the time of the latest row."""
+
+
+@inlined
+def is_evicted(
+    entries: Matrix, i: int, slots: Vector, evict: Matrix, bases: Vector, seq: int
+) -> bool:  # pragma: no cover - compiled
+    """Tell whether a counted window has let go of a row of entry i by the arrival of `seq`.
+
+    `slots[c]` is the line of component c in the eviction table, or -1 when its window is not counted.
+    """
+    for c in range(slots.size):
+        line = slots[c]
+        if line >= 0:
+            place = entries[i, ROWS + c] - bases[line]
+            if place < 0 or evict[line, place] <= seq:
+                return True
+    return False
+
+
+@kernel
+def drop_dead(
+    entries: Matrix,
+    count: int,
+    now_us: int,
+    seq: int,
+    slots: Vector,
+    evict: Matrix,
+    bases: Vector,
+    linked: bool,
+    moved: npt.NDArray[np.int32],
+) -> int:
+    """Move the entries that can still join a row at or after `now_us` to the front; return how many there are.
+
+    `seq` is the last sequence number that has arrived: an eviction at or before it has happened. Links are cut
+    around the dead; `moved[i]` says where entry i, or the next older live one in its chain, is now.
+    """
+    width = entries.shape[1]
+    kept = 0
+    for i in range(count):
+        older = moved[entries[i, LINK]] if linked and entries[i, LINK] >= 0 else -1
+        if entries[i, DEADLINE] < now_us or is_evicted(entries, i, slots, evict, bases, seq):
+            if linked:
+                moved[i] = older
+            continue
+        for c in range(width):
+            entries[kept, c] = entries[i, c]
+        if linked:
+            entries[kept, LINK] = older
+            moved[i] = kept
+        kept += 1
+    return kept
+
+
+@kernel
+def count_live(
+    entries: Matrix, count: int, now_us: int, seq: int, slots: Vector, evict: Matrix, bases: Vector
+) -> int:
+    """Count the entries that `drop_dead` would keep."""
+    live = 0
+    for i in range(count):
+        if entries[i, DEADLINE] >= now_us and not is_evicted(entries, i, slots, evict, bases, seq):
+            live += 1
+    return live
+
+
+@kernel
+def renumber(entries: Matrix, count: int, column: int, places: Vector, base: int) -> None:
+    """Replace the row numbers of one component after its store has dropped rows from its middle.
+
+    `places[n - base]` is the new number of row n, or -1 when it is gone (its entries are dead).
+    """
+    for i in range(count):
+        place = entries[i, column] - base
+        entries[i, column] = places[place] if 0 <= place < places.size else -1
+
+
+@kernel
+def gather(batch: Matrix, column: int, values: Vector, base: int, target: int) -> None:
+    """Copy the value of each entry's row (numbered from `base`) into another column of the entry."""
+    for i in range(batch.shape[0]):
+        batch[i, target] = values[batch[i, column] - base]
+
+
+@kernel
+def keep_valid(batch: Matrix, kept: int, column: int, valid: npt.NDArray[np.bool_], base: int) -> int:
+    """Move the first `kept` entries whose row has a value to the front; return how many there are."""
+    width = batch.shape[1]
+    n = 0
+    for i in range(kept):
+        if valid[batch[i, column] - base]:
+            if n != i:
+                for c in range(width):
+                    batch[n, c] = batch[i, c]
+            n += 1
+    return n

@@ -1,0 +1,285 @@
+"""The join: insert the rows of two inputs in arrival order and match each with the other side's earlier rows.
+
+    left batch  ──▶ insert into left,  walk right ──▶ out
+    right batch ──▶ insert into right, walk left  ──▶ out
+
+A match is accepted only if its latest row is earlier than the arriving one, so each result is found exactly once, by
+its latest row. The walk follows the key's chain (hash join) or all entries from the newest (nested loop). When
+`out` is full the cursor says where to go on.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, Heads, find_slot, slot_of, take_slot
+from midstream.kernels.prefetch import prefetch_row
+
+LEFT_AT, RIGHT_AT, WALK, BEFORE, TESTED, LEFT_COUNT, RIGHT_COUNT, TAKEN, CURSOR_SIZE = range(9)
+"""The cursor: next row of each batch, the walk in progress, predicate evaluations, entries and slots in use."""
+
+SLOT_AHEAD, ENTRY_AHEAD = 24, 12
+"""How many rows ahead the slot of a key, and then the newest entry it leads to, are fetched into the cache."""
+
+FRESH = -2
+"""WALK when the next row has not been inserted yet."""
+
+EQ, NE, LT, LE, GT, GE = range(6)
+"""Codes of the comparisons checked inside the walk."""
+
+
+@inlined
+def holds(op: int, left: int, right: int) -> bool:
+    """Tell whether `left op right`."""
+    if op == EQ:
+        return left == right
+    if op == NE:
+        return left != right
+    if op == LT:
+        return left < right
+    if op == LE:
+        return left <= right
+    if op == GT:
+        return left > right
+    return left >= right
+
+
+@inlined
+def insert(
+    batch: Matrix, at: int, entries: Matrix, count: int, words: Matrix, heads: Heads, side: int, cursor: Vector
+) -> int:
+    """Append one batch row to its side's entries and chain it; return the other side's newest entry for its key."""
+    for c in range(batch.shape[1]):
+        entries[count, c] = batch[at, c]
+    slot = take_slot(words, heads, batch[at, KEY])
+    if slot < 0:
+        slot = -1 - slot
+        cursor[TAKEN] += 1
+    entries[count, LINK] = heads[slot, side]
+    heads[slot, side] = count
+    return np.int64(heads[slot, LEFT_HEAD + RIGHT_HEAD - side])
+
+
+@inlined
+def append(batch: Matrix, at: int, entries: Matrix, count: int) -> None:
+    """Append one batch row to its side's entries, without an index."""
+    for c in range(batch.shape[1]):
+        entries[count, c] = batch[at, c]
+
+
+@inlined
+def look_ahead(batch: Matrix, at: int, others: Matrix, words: Matrix, heads: Heads, other: int) -> None:
+    """Fetch what rows a little further on will need: first their slot, then the entry it leads to."""
+    if at + SLOT_AHEAD < batch.shape[0]:
+        prefetch_row(words, slot_of(batch[at + SLOT_AHEAD, KEY], words.shape[0] - 1))
+    if at + ENTRY_AHEAD < batch.shape[0]:
+        head = heads[find_slot(words, heads, batch[at + ENTRY_AHEAD, KEY]), other]
+        if head >= 0:
+            prefetch_row(others, np.int64(head))
+
+
+@inlined
+def walk(
+    batch: Matrix,
+    at: int,
+    mine: int,
+    others: Matrix,
+    theirs: int,
+    chained: bool,
+    keyed: bool,
+    in_order: bool,
+    from_left: bool,
+    ops: Vector,
+    slots: Vector,
+    evict: Matrix,
+    bases: Vector,
+    cursor: Vector,
+    out: Matrix,
+    written: int,
+) -> int:
+    """Match one row with the other side from `cursor[WALK]` on; return how many results `out` holds.
+
+    `in_order` says that entries die in the order they came, so the first dead one ends the walk. Dead entries are
+    cut out of the chain: rows arrive in order, so what is dead now stays dead.
+    """
+    latest = batch[at, LATEST]
+    now = batch[at, TIME]
+    key = batch[at, KEY]
+    q = cursor[WALK]
+    before = cursor[BEFORE]
+    tested = 0
+    while q >= 0:
+        following = others[q, LINK] if chained else q - 1
+        if others[q, LATEST] >= latest:
+            before = q
+            q = following
+            continue
+        if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, latest):
+            if in_order:
+                following = -1
+            if chained and before >= 0:
+                others[before, LINK] = following
+            elif chained:
+                before = q
+            q = following
+            continue
+        if written == out.shape[0]:
+            break
+        tested += 1
+        accept = (not keyed) or others[q, KEY] == key
+        for k in range(ops.size):
+            if not accept:
+                break
+            a = batch[at, ROWS + mine + k]
+            b = others[q, ROWS + theirs + k]
+            accept = holds(ops[k], a, b) if from_left else holds(ops[k], b, a)
+        if accept:
+            out[written, KEY] = key
+            out[written, LATEST] = latest
+            out[written, DEADLINE] = min(batch[at, DEADLINE], others[q, DEADLINE])
+            out[written, TIME] = now
+            my_start = ROWS if from_left else ROWS + theirs
+            their_start = ROWS + mine if from_left else ROWS
+            for c in range(mine):
+                out[written, my_start + c] = batch[at, ROWS + c]
+            for c in range(theirs):
+                out[written, their_start + c] = others[q, ROWS + c]
+            written += 1
+        before = q
+        q = following
+    cursor[WALK] = q
+    cursor[BEFORE] = before
+    cursor[TESTED] += tested
+    return written
+
+
+@kernel
+def join_batches(
+    cursor: Vector,
+    left_batch: Matrix,
+    left_entries: Matrix,
+    left_components: int,
+    left_in_order: bool,
+    left_slots: Vector,
+    right_batch: Matrix,
+    right_entries: Matrix,
+    right_components: int,
+    right_in_order: bool,
+    right_slots: Vector,
+    words: Matrix,
+    heads: Heads,
+    chained: bool,
+    keyed: bool,
+    ops: Vector,
+    evict: Matrix,
+    bases: Vector,
+    out: Matrix,
+) -> int:
+    """Insert and match rows of both batches in order of their latest row until both or `out` are used up.
+
+    Return how many results `out` holds; the join is finished when both positions of the cursor are at the end.
+    """
+    written = 0
+    i, j = cursor[LEFT_AT], cursor[RIGHT_AT]
+    n, m = left_batch.shape[0], right_batch.shape[0]
+    while i < n or j < m:
+        if j >= m or (i < n and left_batch[i, LATEST] < right_batch[j, LATEST]):
+            if cursor[WALK] == FRESH:
+                count = cursor[LEFT_COUNT]
+                if chained:
+                    look_ahead(left_batch, i, right_entries, words, heads, RIGHT_HEAD)
+                    cursor[WALK] = insert(left_batch, i, left_entries, count, words, heads, LEFT_HEAD, cursor)
+                else:
+                    append(left_batch, i, left_entries, count)
+                    cursor[WALK] = cursor[RIGHT_COUNT] - 1
+                cursor[LEFT_COUNT] = count + 1
+                cursor[BEFORE] = -1
+            written = walk(
+                left_batch, i, left_components, right_entries, right_components, chained, keyed, right_in_order,
+                True, ops, right_slots, evict, bases, cursor, out, written,
+            )  # fmt: skip
+            if cursor[WALK] >= 0:
+                break
+            i += 1
+        else:
+            if cursor[WALK] == FRESH:
+                count = cursor[RIGHT_COUNT]
+                if chained:
+                    look_ahead(right_batch, j, left_entries, words, heads, LEFT_HEAD)
+                    cursor[WALK] = insert(right_batch, j, right_entries, count, words, heads, RIGHT_HEAD, cursor)
+                else:
+                    append(right_batch, j, right_entries, count)
+                    cursor[WALK] = cursor[LEFT_COUNT] - 1
+                cursor[RIGHT_COUNT] = count + 1
+                cursor[BEFORE] = -1
+            written = walk(
+                right_batch, j, right_components, left_entries, left_components, chained, keyed, left_in_order,
+                False, ops, left_slots, evict, bases, cursor, out, written,
+            )  # fmt: skip
+            if cursor[WALK] >= 0:
+                break
+            j += 1
+        cursor[WALK] = FRESH
+    cursor[LEFT_AT], cursor[RIGHT_AT] = i, j
+    return written
+
+
+@kernel
+def order_ties(results: Matrix, columns: Vector) -> None:
+    """Sort results that share their latest row by the given columns, in place; the rest is in order already."""
+    n = results.shape[0]
+    start = 0
+    while start < n:
+        end = start + 1
+        while end < n and results[end, LATEST] == results[start, LATEST]:
+            end += 1
+        if end - start > 1:
+            sort_run(results, start, end, columns)
+        start = end
+
+
+@inlined
+def precedes(results: Matrix, a: int, b: int, columns: Vector) -> bool:
+    """Tell whether result a comes before result b."""
+    for k in range(columns.size):
+        x, y = results[a, columns[k]], results[b, columns[k]]
+        if x != y:
+            return x < y
+    return False
+
+
+@inlined
+def sort_run(results: Matrix, start: int, end: int, columns: Vector) -> None:
+    """Heap-sort the results from start to end: no extra memory beyond an order, no bad case."""
+    size = end - start
+    if size == 2:  # by far the most common run
+        if precedes(results, end - 1, start, columns):
+            for c in range(results.shape[1]):
+                results[start, c], results[end - 1, c] = results[end - 1, c], results[start, c]
+        return
+    order = np.arange(start, end)
+    for root in range(size // 2 - 1, -1, -1):
+        sift(results, order, root, size, columns)
+    for last in range(size - 1, 0, -1):
+        order[0], order[last] = order[last], order[0]
+        sift(results, order, 0, last, columns)
+    moved = results[start:end].copy()
+    for k in range(size):
+        for c in range(results.shape[1]):
+            results[start + k, c] = moved[order[k] - start, c]
+
+
+@inlined
+def sift(results: Matrix, order: npt.NDArray[np.int64], root: int, size: int, columns: Vector) -> None:
+    """Sink the element at `root` until both its children precede it."""
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            return
+        if child + 1 < size and precedes(results, order[child], order[child + 1], columns):
+            child += 1
+        if not precedes(results, order[root], order[child], columns):
+            return
+        order[root], order[child] = order[child], order[root]
+        root = child

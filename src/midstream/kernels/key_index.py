@@ -1,0 +1,89 @@
+"""The key index of a hash join: for each key, the newest entry of both sides.
+
+An open-addressing table of 16-byte slots, seen as two matrices over the same memory:
+
+    words (int64)   0: key    1: both heads
+    heads (int32)   0, 1: the key's halves    2: left head    3: right head
+
+so that one row touches one cache line to be inserted on its side and to find its partners on the other. Entries with
+the same key are chained by their link, newest first; a head or link of -1 ends the chain.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.entries import KEY, LINK, Matrix
+
+Heads = npt.NDArray[np.int32]
+
+LEFT_HEAD, RIGHT_HEAD = 2, 3
+FREE = -2
+"""The left head of a slot no key has taken."""
+
+
+@inlined
+def slot_of(key: int, mask: int) -> int:
+    """Return where the search for a key starts in a table of mask + 1 slots."""
+    h = np.uint64(key)
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    h = h ^ (h >> np.uint64(29))
+    return np.int64(h & np.uint64(mask))
+
+
+@inlined
+def find_slot(words: Matrix, heads: Heads, key: int) -> int:
+    """Return the slot of a key, or the free slot where it belongs."""
+    mask = words.shape[0] - 1
+    slot = slot_of(key, mask)
+    while heads[slot, LEFT_HEAD] != FREE and words[slot, KEY] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@inlined
+def take_slot(words: Matrix, heads: Heads, key: int) -> int:
+    """Return the slot of a key, taking a free one when it has none; negative (-1 - slot) when newly taken."""
+    slot = find_slot(words, heads, key)
+    if heads[slot, LEFT_HEAD] == FREE:
+        words[slot, KEY] = key
+        heads[slot, LEFT_HEAD] = -1
+        heads[slot, RIGHT_HEAD] = -1
+        return -1 - slot
+    return slot
+
+
+@kernel
+def clear(heads: Heads) -> None:
+    """Free all slots."""
+    for slot in range(heads.shape[0]):
+        heads[slot, LEFT_HEAD] = FREE
+        heads[slot, RIGHT_HEAD] = -1
+
+
+@kernel
+def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room: int) -> int:
+    """Chain the entries of one side, which has none in the table yet; return how many slots that took.
+
+    Return -1 as soon as it would take more than `room`.
+    """
+    taken = 0
+    for i in range(entries.shape[0]):
+        slot = take_slot(words, heads, entries[i, KEY])
+        if slot < 0:
+            slot = -1 - slot
+            taken += 1
+            if taken > room:
+                return -1
+        entries[i, LINK] = heads[slot, side]
+        heads[slot, side] = i
+    return taken
+
+
+@kernel
+def follow_moves(heads: Heads, side: int, moved: npt.NDArray[np.int32]) -> None:
+    """Point the heads of one side to where their entries, or the next older live ones, have moved."""
+    for slot in range(heads.shape[0]):
+        head = heads[slot, side]
+        if head >= 0:
+            heads[slot, side] = moved[head]

@@ -1,0 +1,188 @@
+"""Expressions: a sqlglot tree with names to a typed expression of the plan."""
+
+import decimal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import pyarrow as pa
+from sqlglot import exp
+
+from midstream.lang.place import error_at, offset_of
+from midstream.lang.scope import Scope
+from midstream.lang.types import read_interval, read_type
+from midstream.model.errors import PlanError
+from midstream.plan.coerce import cast, literal
+from midstream.plan.expr import Expr, Literal
+from midstream.plan.functions import case, resolve
+
+OPERATORS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
+    exp.DPipe: "||", exp.Pow: "power", exp.NullSafeNEQ: "is distinct from",
+    exp.Not: "not", exp.Neg: "negate",
+}  # fmt: skip
+
+AGGREGATES = (
+    "sum", "count", "avg", "mean", "min", "max", "median", "mode", "stddev", "stddev_pop", "stddev_samp", "variance",
+    "var_pop", "var_samp", "first", "last", "any_value", "arg_min", "arg_max", "min_by", "max_by", "string_agg",
+    "array_agg", "list", "bool_and", "bool_or", "count_if", "approx_count_distinct", "quantile", "corr", "grouping",
+)  # fmt: skip
+
+
+class ExpressionBinder:
+    """Turn expressions into typed ones, with names looked up in a scope; errors point into the text."""
+
+    def __init__(self, scope: Scope, text: str) -> None:
+        self.scope = scope
+        self.text = text
+
+    @contextmanager
+    def at(self, node: exp.Expr | None) -> Iterator[None]:
+        """Give the place of a node to errors raised inside."""
+        try:
+            yield
+        except PlanError as error:
+            raise error_at(str(error), self.text, offset_of(node)) from None
+
+    def refuse(self, what: str, node: exp.Expr | None) -> NoReturn:
+        """Refuse what the language does not have."""
+        raise error_at(what, self.text, offset_of(node))
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """Return the typed expression a tree means."""
+        with self.at(node):
+            return self._bind(node)
+
+    def _bind(self, node: exp.Expr) -> Expr:
+        operator = OPERATORS.get(type(node))
+        if operator is not None:
+            return resolve(operator, [self.bind(child) for child in node.iter_expressions()])
+        special = _SPECIAL.get(type(node))
+        if special is not None:
+            return special(self, node)
+        if isinstance(node, exp.Query | exp.Exists | exp.SubqueryPredicate):
+            self.refuse("subqueries are not supported", node)
+        self.refuse(f"this expression is not supported: {node.sql('duckdb')}", node)
+
+    def equal(self, left: Expr, right: Expr) -> Expr:
+        """Return the condition that two expressions are equal."""
+        return resolve("=", [left, right])
+
+    def column(self, node: exp.Expr) -> Expr:
+        if not isinstance(node.this, exp.Identifier):
+            self.refuse(f"{node.sql('duckdb')} is not a value", node)
+        if node.args.get("db"):
+            self.refuse(f"a column is written alias.column, but here is {node.sql('duckdb')}", node)
+        return self.scope.column(node.name, node.text("table"))
+
+    def literal(self, node: exp.Expr) -> Expr:
+        if node.is_string:
+            return literal(node.name)
+        text = node.name
+        if "e" in text.lower():
+            return literal(float(text))
+        return literal(decimal.Decimal(text) if "." in text else int(text))
+
+    def connective(self, node: exp.Expr) -> Expr:
+        assert isinstance(node, exp.Connector)
+        return resolve(node.key, [self.bind(part) for part in node.flatten()])
+
+    def same(self, node: exp.Expr) -> Expr:
+        return resolve("not", [resolve("is distinct from", [self.bind(node.this), self.bind(node.expression)])])
+
+    def is_(self, node: exp.Expr) -> Expr:
+        value = self.bind(node.this)
+        if isinstance(node.expression, exp.Null):
+            return resolve("is null", [value])
+        if isinstance(node.expression, exp.Boolean):
+            differs = resolve("is distinct from", [value, self.bind(node.expression)])
+            return resolve("not", [differs])
+        self.refuse(f"this expression is not supported: {node.sql('duckdb')}", node)
+
+    def between(self, node: exp.Expr) -> Expr:
+        if node.args.get("symmetric"):
+            self.refuse("BETWEEN SYMMETRIC is not supported", node)
+        value = self.bind(node.this)
+        low, high = self.bind(node.args["low"]), self.bind(node.args["high"])
+        return resolve("and", [resolve(">=", [value, low]), resolve("<=", [value, high])])
+
+    def in_(self, node: exp.Expr) -> Expr:
+        if not node.expressions:
+            self.refuse("IN takes a list of values; subqueries are not supported", node)
+        return resolve("in", [self.bind(node.this), *(self.bind(e) for e in node.expressions)])
+
+    def like(self, node: exp.Expr, escape: exp.Expr | None = None) -> Expr:
+        parts = [node.this, node.expression, *([escape] if escape else [])]
+        matched = resolve(node.key, [self.bind(p) for p in parts])
+        return resolve("not", [matched]) if node.args.get("negate") else matched
+
+    def escape(self, node: exp.Expr) -> Expr:
+        if not isinstance(node.this, exp.Like | exp.ILike):
+            self.refuse("ESCAPE belongs behind LIKE or ILIKE", node)
+        return self.like(node.this, node.expression)
+
+    def case(self, node: exp.Expr) -> Expr:
+        subject = node.args.get("this")
+        branches = []
+        for branch in node.args["ifs"]:
+            condition = self.bind(branch.this)
+            if subject:
+                condition = resolve("=", [self.bind(subject), condition])
+            branches.append((condition, self.bind(branch.args["true"])))
+        default = node.args.get("default")
+        return case(branches, self.bind(default) if default else None)
+
+    def cast(self, node: exp.Expr) -> Expr:
+        return cast(self.bind(node.this), read_type(node.args["to"]))
+
+    def extract(self, node: exp.Expr) -> Expr:
+        return resolve(node.name, [self.bind(node.expression)])
+
+    def trim(self, node: exp.Expr) -> Expr:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
+        return self.call(name, node.this, node.args.get("expression"))
+
+    def substring(self, node: exp.Expr) -> Expr:
+        return self.call("substring", node.this, node.args.get("start"), node.args.get("length"))
+
+    def position(self, node: exp.Expr) -> Expr:
+        return self.call("strpos", node.this, node.args["substr"])
+
+    def call(self, name: str, *args: exp.Expr | None) -> Expr:
+        return resolve(name, [self.bind(a) for a in args if a is not None])
+
+    def function(self, node: exp.Expr) -> Expr:
+        if node.name.lower() in AGGREGATES:
+            self.refuse(f"aggregates such as {node.name.upper()} are not supported yet", node)
+        return self.call(node.name, *node.expressions)
+
+
+_SPECIAL: dict[type[exp.Expr], Callable[[ExpressionBinder, exp.Expr], Expr]] = {
+    exp.Column: ExpressionBinder.column,
+    exp.Literal: ExpressionBinder.literal,
+    exp.Boolean: lambda binder, node: literal(bool(node.this)),
+    exp.Null: lambda binder, node: Literal(None, pa.null()),
+    exp.Interval: lambda binder, node: literal(read_interval(node)),
+    exp.Paren: lambda binder, node: binder.bind(node.this),
+    exp.And: ExpressionBinder.connective,
+    exp.Or: ExpressionBinder.connective,
+    exp.NullSafeEQ: ExpressionBinder.same,
+    exp.Is: ExpressionBinder.is_,
+    exp.Between: ExpressionBinder.between,
+    exp.In: ExpressionBinder.in_,
+    exp.Like: ExpressionBinder.like,
+    exp.ILike: ExpressionBinder.like,
+    exp.Escape: ExpressionBinder.escape,
+    exp.Case: ExpressionBinder.case,
+    exp.Cast: ExpressionBinder.cast,
+    exp.TryCast: ExpressionBinder.cast,
+    exp.Extract: ExpressionBinder.extract,
+    exp.Trim: ExpressionBinder.trim,
+    exp.Substring: ExpressionBinder.substring,
+    exp.StrPosition: ExpressionBinder.position,
+    exp.Anonymous: ExpressionBinder.function,
+    exp.Window: lambda binder, node: binder.refuse("window functions (OVER) are not supported", node),
+    exp.Filter: lambda binder, node: binder.refuse("aggregates with FILTER are not supported yet", node),
+    exp.Placeholder: lambda binder, node: binder.refuse("query parameters are not supported", node),
+}

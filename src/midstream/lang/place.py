@@ -1,0 +1,27 @@
+"""Places in a query text: where a token or a tree node stands, for errors that point."""
+
+from sqlglot import exp
+
+from midstream.model.errors import SqlError
+
+
+def place_of(text: str, offset: int) -> tuple[int, int]:
+    r"""Turn an offset into line and column, counted from 1.
+
+    >>> place_of("SELECT\n  x", 9)
+    (2, 3)
+    """
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def error_at(message: str, text: str, offset: int | None) -> SqlError:
+    """Make an error that names a place in the text; a query that was not written has none."""
+    return SqlError(message) if offset is None or not text else SqlError(message, *place_of(text, offset))
+
+
+def offset_of(node: exp.Expr | None) -> int | None:
+    """Return where a tree node starts, as far as its tokens are known."""
+    if node is None:
+        return None
+    starts = [n.meta["start"] for n in node.walk() if n.meta.get("start") is not None]
+    return min(starts, default=None)

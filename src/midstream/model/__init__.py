@@ -1,0 +1,1 @@
+"""The nouns everyone says: errors, time, types, streams, coverage. Imports no other room."""

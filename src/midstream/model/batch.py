@@ -1,0 +1,47 @@
+"""Batches: rows that arrive together, and results that leave together."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Rows of one alias in arrival order.
+
+    Invariant: `seqs` increases, `times` does not decrease, every array has one value per row.
+    """
+
+    times: npt.NDArray[np.int64]
+    seqs: npt.NDArray[np.int64]
+    columns: dict[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> "Arrival":
+        """Return the rows for which the mask is true."""
+        keep = pa.array(mask)
+        return Arrival(self.times[mask], self.seqs[mask], {n: a.filter(keep) for n, a in self.columns.items()})
+
+    def between(self, start: int, stop: int) -> "Arrival":
+        """Return the rows from start to stop."""
+        columns = {n: a.slice(start, stop - start) for n, a in self.columns.items()}
+        return Arrival(self.times[start:stop], self.seqs[start:stop], columns)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results in max order.
+
+    `order` has one line per result: the sequence number of the latest row, then those of the components in FROM order;
+    it is None when nobody asked for it.
+    """
+
+    rows: pa.RecordBatch
+    order: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)

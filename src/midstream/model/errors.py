@@ -1,0 +1,35 @@
+"""Errors a user can cause, each one clear sentence that names the thing."""
+
+
+class MidstreamError(Exception):
+    """Anything a user can put right; the command line prints it and exits with 2."""
+
+
+class SqlError(MidstreamError):
+    """A query text that cannot be parsed or bound, with the place in the text where known."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        self.line = line
+        self.column = column
+        place = f" (line {line}, column {column})" if line is not None and column is not None else ""
+        super().__init__(message + place)
+
+
+class PlanError(MidstreamError):
+    """A plan that does not fit its query."""
+
+
+class ScenarioError(MidstreamError):
+    """A scenario file that asks for something that does not exist or makes no sense."""
+
+
+class SourceError(MidstreamError):
+    """Input that cannot be read as the stream it is said to be."""
+
+
+class SinkError(MidstreamError):
+    """Output that cannot be written."""
+
+
+class StateError(MidstreamError):
+    """Exported state that does not belong to the operator that is asked to load it."""

@@ -1,0 +1,39 @@
+"""A declared stream: its name, its columns and which of them is event time."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.model.errors import SourceError
+from midstream.model.types import storage_type
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """What is known of a stream before its first row.
+
+    Invariant: the time column exists and is a timestamp or an integer count of microseconds.
+    """
+
+    name: str
+    columns: pa.Schema
+    time: str
+
+    def __post_init__(self) -> None:
+        index = self.columns.get_all_field_indices(self.time)
+        if not index:
+            known = ", ".join(self.columns.names)
+            raise SourceError(f"stream '{self.name}' has no time column '{self.time}'; its columns are {known}")
+        declared = self.columns.field(index[0]).type
+        if not (pa.types.is_timestamp(declared) or pa.types.is_integer(declared)):
+            raise SourceError(
+                f"stream '{self.name}': time column '{self.time}' is {declared}, "
+                "but event time is a timestamp or integer microseconds"
+            )
+        repeated = {name for name in self.columns.names if self.columns.names.count(name) > 1}
+        if repeated:
+            raise SourceError(f"stream '{self.name}' has more than one column named '{min(repeated)}'")
+
+    def type_of(self, column: str) -> pa.DataType | None:
+        """Return the type a column is held in, or None when queries cannot use it."""
+        return storage_type(self.columns.field(column).type)

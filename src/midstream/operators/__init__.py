@@ -1,0 +1,1 @@
+"""Physical steps and the states they keep: operators describe, states remember, kernels compute."""

@@ -1,0 +1,98 @@
+"""Join input state: what one input of a join has delivered and may still match.
+
+State: entries (row numbers, latest row, deadline, key) in arrival order. A hash join indexes them by key.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.entries import ROWS, count_live, drop_dead, renumber
+from midstream.model.coverage import COMPLETE, Coverage
+from midstream.model.errors import StateError
+from midstream.operators.window import EvictionTable
+
+Matrix = npt.NDArray[np.int64]
+Arrays = dict[str, npt.NDArray[Any]]
+
+ROOM = 1.25
+"""Entries held per live entry before the dead ones are dropped: memory against moving."""
+SMALLEST = 64
+
+
+class JoinInputState:
+    """Entries of one join input.
+
+    Invariant: entries are in order of their latest row; every live entry the coverage speaks of is present once.
+    """
+
+    def __init__(
+        self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]
+    ) -> None:
+        self.components = components
+        self.in_order = in_order
+        self.slots = np.array(lines if max(lines) >= 0 else (), np.int64)
+        self.entries: Matrix = np.empty((SMALLEST, ROWS + len(components) + values), np.int64)
+        self.count = 0
+        self.coverage: Coverage = COMPLETE
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return int(self.entries.nbytes)
+
+    def live(self, now_us: int, seq: int, evictions: EvictionTable) -> int:
+        """Count the entries that can still match a row at or after `now_us`."""
+        return int(count_live(self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases))
+
+    def reserve(
+        self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool
+    ) -> npt.NDArray[np.int32] | None:
+        """Make room for `count` entries: drop the dead, then grow (or shrink) to what is live.
+
+        `now_us` is the time of the next row, `seq` the last sequence number that has arrived. Return where each entry
+        has moved when entries are `linked` by an index and have moved, else None.
+        """
+        if self.count + count <= len(self.entries):
+            return None
+        moved = np.empty(self.count if linked else 0, np.int32)
+        self.count = drop_dead(
+            self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases, linked, moved
+        )
+        wanted = max(SMALLEST, int((self.count + count) * ROOM))
+        # Resizing costs a fresh block: only when there is too little room, or far too much.
+        if self.count + count > len(self.entries) * 0.9 or wanted * 2 < len(self.entries):
+            grown = np.empty((wanted, self.entries.shape[1]), np.int64)
+            grown[: self.count] = self.entries[: self.count]
+            self.entries = grown
+        return moved if linked else None
+
+    @property
+    def held(self) -> Matrix:
+        """Return the entries held, dead ones included."""
+        return self.entries[: self.count]
+
+    def renumber(self, component: str, places: npt.NDArray[np.int64], base: int) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        if component in self.components:
+            renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)
+
+    def export(self) -> Arrays:
+        """Return the state as arrays that `load` takes back."""
+        since = -1 if self.coverage.since is None else self.coverage.since
+        return {"entries": self.held.copy(), "since": np.array([since])}
+
+    def load(self, arrays: Arrays) -> None:
+        """Hold what another state of the same shape exported."""
+        entries = arrays["entries"]
+        if entries.ndim != 2 or entries.shape[1] != self.entries.shape[1]:
+            raise StateError(
+                f"state of ({' '.join(self.components)}) has entries of {self.entries.shape[1]} numbers, "
+                f"not of shape {entries.shape}"
+            )
+        since = int(arrays["since"][0])
+        self.coverage = COMPLETE if since < 0 else Coverage(since)
+        self.count = len(entries)
+        self.entries = np.empty((max(SMALLEST, int(len(entries) * ROOM)), entries.shape[1]), np.int64)
+        self.entries[: len(entries)] = entries

@@ -1,0 +1,62 @@
+"""Key index: where each key's entries are on both sides of a hash join. Derived: it can be rebuilt from the entries."""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, clear, follow_moves, index_entries
+
+FULL = 0.8
+"""The part of the slots that may be taken: memory against longer searches."""
+SMALLEST = 256
+
+Matrix = npt.NDArray[np.int64]
+
+
+class KeyIndex:
+    """A table of keys.
+
+    Invariant: every entry of both sides is in the chain of its key; at most FULL of the slots are taken.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._allocate(SMALLEST)
+
+    def _allocate(self, slots: int) -> None:
+        self.words: Matrix = np.empty((slots, 2), np.int64)
+        self.heads: npt.NDArray[np.int32] = self.words.view(np.int32)
+        clear(self.heads)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return int(self.words.nbytes)
+
+    def has_room(self, keys: int) -> bool:
+        """Tell whether that many new keys fit."""
+        return self.taken + keys <= len(self.words) * FULL
+
+    def rebuild(self, left: Matrix, right: Matrix, keys: int) -> None:
+        """Index the entries of both sides anew, with room for that many more keys; forgets keys without entries."""
+        slots = max(SMALLEST, len(self.words) // 2)
+        while not self._try(slots, left, right, keys):
+            slots *= 2
+
+    def _try(self, slots: int, left: Matrix, right: Matrix, keys: int) -> bool:
+        room = int(slots * FULL) - keys
+        if room < 0:
+            return False
+        if slots == len(self.words):
+            clear(self.heads)
+        else:
+            self._allocate(slots)
+        self.taken = index_entries(self.words, self.heads, LEFT_HEAD, left, room)
+        if self.taken < 0:
+            return False
+        more = index_entries(self.words, self.heads, RIGHT_HEAD, right, room - self.taken)
+        self.taken += more
+        return more >= 0
+
+    def follow(self, side: int, moved: npt.NDArray[np.int32]) -> None:
+        """Keep up with the entries of one side having moved."""
+        follow_moves(self.heads, side, moved)

@@ -1,0 +1,72 @@
+"""A tape: a flat array that grows at its end and is let go at its front, without moving much."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+SLACK = 1.25
+"""Room to grow, as a multiple of what is live: memory against copying."""
+
+
+class Tape:
+    """Values numbered from the first ever appended.
+
+    Invariant: `view()[i]` is value number `base + i`; memory is at most SLACK times the live values when it was
+    last moved (and at least one small block).
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, width: int = 0) -> None:
+        self._buffer: npt.NDArray[Any] = np.empty((64, width) if width else 64, dtype)
+        self._start = 0
+        self._end = 0
+        self.base = 0
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return int(self._buffer.nbytes)
+
+    def view(self) -> npt.NDArray[Any]:
+        """Return the live values; valid until the next append."""
+        return self._buffer[self._start : self._end]
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Add values at the end."""
+        room = self.extend(len(values))
+        room[:] = values
+
+    def extend(self, count: int) -> npt.NDArray[Any]:
+        """Add room for values at the end and return it, to be filled in."""
+        if self._end + count > len(self._buffer):
+            self._move(count)
+        self._end += count
+        return self._buffer[self._end - count : self._end]
+
+    def drop_front(self, count: int) -> None:
+        """Let go of the first values."""
+        self._start += count
+        self.base += count
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Let go of the values where the mask is false and number the rest from 0."""
+        self.reset(self.view()[mask])
+
+    def reset(self, values: npt.NDArray[Any], base: int = 0) -> None:
+        """Hold exactly these values, numbered from `base`."""
+        self._start, self._end, self.base = 0, 0, base
+        self._buffer = self._buffer[:0].copy()
+        self.append(values)
+
+    def _move(self, count: int) -> None:
+        live = len(self)
+        wanted = max(64, int((live + count) * SLACK))
+        old = self.view()
+        # Moving in place is enough while a fair part of the buffer is free at the front.
+        if wanted > len(self._buffer) or wanted * 2 < len(self._buffer):
+            self._buffer = np.empty((wanted, *self._buffer.shape[1:]), self._buffer.dtype)
+        self._buffer[:live] = old
+        self._start, self._end = 0, live

@@ -1,0 +1,1 @@
+"""Immutable query meaning: expressions, windows, queries, join trees, plans, their text and their difference."""

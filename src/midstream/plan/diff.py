@@ -1,0 +1,86 @@
+"""The difference of two plans: whether they mean the same, and which intermediate results they share."""
+
+from dataclasses import dataclass
+
+from midstream.plan.nodes import Join
+from midstream.plan.plan import Plan, joins
+
+
+@dataclass(frozen=True)
+class PlanDiff:
+    """What changes from one plan to another.
+
+    `shared` are the sets of aliases whose join both plans compute; `dropped` and `added` are those only one does.
+    """
+
+    meaning: tuple[str, ...]
+    """Each difference in what is asked, as a sentence; empty when the plans are equivalent."""
+    shared: tuple[frozenset[str], ...]
+    dropped: tuple[frozenset[str], ...]
+    added: tuple[frozenset[str], ...]
+    methods: tuple[str, ...]
+    """Shared joins that are done another way, as sentences."""
+    order_changed: bool
+
+    @property
+    def equivalent(self) -> bool:
+        """Tell whether both plans give the same output for every input."""
+        return not self.meaning
+
+    @property
+    def same(self) -> bool:
+        """Tell whether nothing changes at all."""
+        return not (self.meaning or self.order_changed or self.methods)
+
+    def __str__(self) -> str:
+        if self.same:
+            return "the plans are the same"
+        lines = list(self.meaning) or ["the plans mean the same"]
+        for title, sets in (("shared", self.shared), ("dropped", self.dropped), ("added", self.added)):
+            if sets:
+                lines.append(f"{title}: " + ", ".join("(" + " ".join(sorted(s)) + ")" for s in sets))
+        return "\n".join([*lines, *self.methods])
+
+
+def diff(old: Plan, new: Plan) -> PlanDiff:
+    """Compare two plans."""
+    before, after = _by_aliases(old), _by_aliases(new)
+    shared = [s for s in before if s in after]
+    methods = [
+        f"({' '.join(sorted(s))}) changes from {before[s].method} to {after[s].method}"
+        for s in shared
+        if before[s].method != after[s].method
+    ]
+    return PlanDiff(
+        tuple(_meaning(old, new)),
+        tuple(shared),
+        tuple(s for s in before if s not in after),
+        tuple(s for s in after if s not in before),
+        tuple(methods),
+        old.tree != new.tree,
+    )
+
+
+def _by_aliases(plan: Plan) -> dict[frozenset[str], Join]:
+    return {frozenset(j.aliases): j for j in joins(plan.root)}
+
+
+def _meaning(old: Plan, new: Plan) -> list[str]:
+    a, b = old.query, new.query
+    found = []
+    if a.aliases != b.aliases:
+        found.append(f"sources change from {', '.join(a.aliases)} to {', '.join(b.aliases)}")
+    for source in a.sources:
+        other = next((s for s in b.sources if s.alias == source.alias), None)
+        if other is None:
+            continue
+        if other.stream != source.stream or other.position != source.position:
+            found.append(f"{source.alias} reads {other.stream.name} instead of {source.stream.name}")
+        if other.window != source.window:
+            found.append(f"window of {source.alias} changes from {source.window} to {other.window}")
+    gone = [c for c in a.conjuncts if c not in b.conjuncts]
+    come = [c for c in b.conjuncts if c not in a.conjuncts]
+    found += [f"condition {c} goes" for c in gone] + [f"condition {c} comes" for c in come]
+    if a.outputs != b.outputs:
+        found.append(f"output changes from {', '.join(map(str, a.outputs))} to {', '.join(map(str, b.outputs))}")
+    return found

@@ -1,0 +1,153 @@
+"""Typed expressions: what a query computes from the columns of its rows.
+
+Every node is a frozen value that knows its Arrow type, prints itself as SQL and compares by content.
+Three-valued logic as in SQL; an undefined number (division by zero, overflow) is NULL.
+"""
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.model.errors import PlanError
+from midstream.model.time import format_duration
+from midstream.model.types import type_name
+
+Value = bool | int | float | str | decimal.Decimal | dt.date | dt.datetime | dt.timedelta | None
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The comparison that holds when its sides are exchanged."""
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""The comparison that holds when the given one is false (and is NULL when it is NULL)."""
+
+INFIX = (*COMPARISONS, "+", "-", "*", "/", "%", "//", "||", "and", "or", "like", "ilike", "is distinct from")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the row an alias contributes."""
+
+    alias: str
+    name: str
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return f"{self.alias}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant; `value` is the Python form of its type."""
+
+    value: Value
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        v = self.value
+        if v is None:
+            return "NULL"
+        if isinstance(v, bool):
+            return "TRUE" if v else "FALSE"
+        if isinstance(v, str):
+            return "'" + v.replace("'", "''") + "'"
+        if isinstance(v, dt.timedelta):
+            return f"INTERVAL {format_duration(v // dt.timedelta(microseconds=1))}"
+        if isinstance(v, dt.datetime):
+            return f"TIMESTAMP '{v}'"
+        if isinstance(v, dt.date):
+            return f"DATE '{v}'"
+        return str(v)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator or scalar function applied to arguments, by the name in the function table."""
+
+    function: str
+    args: tuple["Expr", ...]
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        a = [str(x) for x in self.args]
+        if self.function in ("like", "ilike") and len(a) == 3:
+            return f"({a[0]} {self.function.upper()} {a[1]} ESCAPE {a[2]})"
+        if self.function in INFIX and len(a) >= 2:
+            return f"({f' {self.function.upper()} '.join(a)})"
+        if self.function == "not":
+            return f"(NOT {a[0]})"
+        if self.function == "negate":
+            return f"(-{a[0]})"
+        if self.function == "is null":
+            return f"({a[0]} IS NULL)"
+        if self.function == "in":
+            return f"({a[0]} IN ({', '.join(a[1:])}))"
+        return f"{self.function.upper()}({', '.join(a)})"
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A value converted to another type."""
+
+    arg: "Expr"
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return f"CAST({self.arg} AS {type_name(self.type)})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The value of the first branch whose condition is true, else `otherwise`."""
+
+    branches: tuple[tuple["Expr", "Expr"], ...]
+    otherwise: "Expr"
+    type: pa.DataType
+
+    def __post_init__(self) -> None:
+        if not self.branches:
+            raise PlanError("CASE needs at least one WHEN")
+
+    def __str__(self) -> str:
+        whens = " ".join(f"WHEN {c} THEN {v}" for c, v in self.branches)
+        return f"CASE {whens} ELSE {self.otherwise} END"
+
+
+Expr = Column | Literal | Call | Cast | Case
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Return the expressions directly inside an expression."""
+    match expr:
+        case Call(args=args):
+            return args
+        case Cast(arg=arg):
+            return (arg,)
+        case Case(branches=branches, otherwise=otherwise):
+            return (*(e for pair in branches for e in pair), otherwise)
+        case _:
+            return ()
+
+
+def columns(expr: Expr) -> Iterator[Column]:
+    """Yield every column mentioned, in reading order, repeats included."""
+    if isinstance(expr, Column):
+        yield expr
+    for child in children(expr):
+        yield from columns(child)
+
+
+def aliases(expr: Expr) -> frozenset[str]:
+    """Return the aliases whose rows an expression reads."""
+    return frozenset(c.alias for c in columns(expr))
+
+
+def cast_to(expr: Expr, wanted: pa.DataType) -> Expr:
+    """Wrap an expression so that it has the wanted type; leave it alone when it has."""
+    if expr.type == wanted:
+        return expr
+    if isinstance(expr, Literal) and expr.value is None:
+        return Literal(None, wanted)
+    return Cast(expr, wanted)

@@ -1,0 +1,95 @@
+"""The nodes of a plan: scans of windowed streams and the joins above them."""
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+import pyarrow as pa
+
+from midstream.model.errors import PlanError
+from midstream.plan.expr import Expr, aliases
+from midstream.plan.predicates import Comparison, Predicates
+from midstream.plan.query import Query, Source
+from midstream.plan.tree import Tree
+
+JoinMethod = OneOf["hash", "nested-loop"]
+MethodChoice = OneOf["auto", "hash", "nested-loop"]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A source's rows, windowed and then filtered."""
+
+    source: Source
+    filters: tuple[Expr, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Return the one alias."""
+        return (self.source.alias,)
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """One equality of a join: an expression of each side, compared as `type`; `group` numbers the equality class."""
+
+    left: Expr
+    right: Expr
+    type: pa.DataType
+    group: int
+
+    def __str__(self) -> str:
+        return f"{self.left} = {self.right}"
+
+
+@dataclass(frozen=True)
+class Join:
+    """Combinations of two inputs that satisfy keys, comparisons and residuals inside their windows."""
+
+    left: "Node"
+    right: "Node"
+    method: JoinMethod
+    keys: tuple[JoinKey, ...]
+    comparisons: tuple[Comparison, ...]
+    residuals: tuple[Expr, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Return the aliases from left to right: the order of a result's components."""
+        return self.left.aliases + self.right.aliases
+
+    @property
+    def condition(self) -> str:
+        """Return the join condition as text."""
+        parts = [*map(str, self.keys), *map(str, self.comparisons), *map(str, self.residuals)]
+        return " AND ".join(parts) or "TRUE"
+
+
+Node = Scan | Join
+
+
+def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
+    """Hang each predicate on the lowest node of the tree that has all its columns."""
+    if isinstance(tree, str):
+        return Scan(query.source(tree), predicates.filters[tree])
+    left = lay_out(query, predicates, tree.left, method)
+    right = lay_out(query, predicates, tree.right, method)
+    lefts, rights = frozenset(left.aliases), frozenset(right.aliases)
+    keys = []
+    for group, cls in enumerate(predicates.classes):
+        a, b = cls.member_of(lefts), cls.member_of(rights)
+        if a is not None and b is not None:
+            keys.append(JoinKey(a, b, cls.type, group))
+    comparisons = [c for p in predicates.comparisons if (c := p.between(lefts, rights)) is not None]
+    residuals = [r for r in predicates.residuals if _first_possible(r, lefts, rights)]
+    if method == "hash" and not keys:
+        raise PlanError(
+            f"join = \"hash\" needs an equality between ({' '.join(left.aliases)}) and ({' '.join(right.aliases)}), "
+            "and there is none"
+        )
+    chosen: JoinMethod = "nested-loop" if method == "nested-loop" or not keys else "hash"
+    return Join(left, right, chosen, tuple(keys), tuple(comparisons), tuple(residuals))
+
+
+def _first_possible(residual: Expr, lefts: frozenset[str], rights: frozenset[str]) -> bool:
+    names = aliases(residual)
+    return names <= lefts | rights and not names <= lefts and not names <= rights

@@ -1,0 +1,76 @@
+"""How a query's work is split over buckets so that each result appears in exactly one of them.
+
+    an equality class      -> its streams are hashed by it, all others go to every bucket
+    no equality            -> the first stream is dealt out by row, all others go to every bucket
+    a global ROWS window   -> one bucket
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.plan.expr import Column, Expr, aliases
+from midstream.plan.predicates import EqualityClass, classify
+from midstream.plan.query import Query
+from midstream.plan.window import RowsWindow
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """Which aliases are hashed by what, dealt by row, or broadcast.
+
+    Invariant: with more than one bucket, every result's rows meet in exactly one bucket.
+    """
+
+    hashed: tuple[tuple[str, Expr], ...]
+    type: pa.DataType | None
+    by_row: str | None
+    broadcast: tuple[str, ...]
+    one_bucket: str | None
+    """Why the query needs a single bucket, or None."""
+
+    def __str__(self) -> str:
+        if self.one_bucket:
+            return f"one bucket: {self.one_bucket}"
+        parts = []
+        if self.hashed:
+            parts.append("hash " + " = ".join(str(e) for _, e in self.hashed))
+        if self.by_row:
+            parts.append(f"deal out {self.by_row} by row")
+        if self.broadcast:
+            parts.append(f"send {', '.join(self.broadcast)} to every bucket")
+        return "; ".join(parts)
+
+
+def partition(query: Query) -> Partitioning:
+    """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
+    reason = None
+    for source in query.sources:
+        if isinstance(source.window, RowsWindow) and not source.window.partition_by:
+            reason = f"the window {source.window} of {source.alias} counts rows of the whole stream"
+    classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]
+    if reason is None and any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
+        reason = "no join key keeps the partitions of its ROWS windows together"
+    if reason is not None:
+        return Partitioning((), None, None, (), reason)
+    if classes:
+        largest = max(classes, key=_width)
+        hashed = tuple((a, m) for a in query.aliases if (m := largest.member_of(frozenset((a,)))) is not None)
+        rest = tuple(a for a in query.aliases if a not in dict(hashed))
+        return Partitioning(hashed, largest.type, None, rest, None)
+    return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
+
+
+def _width(cls: EqualityClass) -> int:
+    return len({a for m in cls.members for a in aliases(m)})
+
+
+def _keeps_partitions(query: Query, cls: EqualityClass) -> bool:
+    """Tell whether hashing by the class sends every partition of every ROWS window whole to each place it goes."""
+    for source in query.sources:
+        member = cls.member_of(frozenset((source.alias,)))
+        if not isinstance(source.window, RowsWindow) or member is None:
+            continue
+        if not isinstance(member, Column) or member not in source.window.partition_by:
+            return False
+    return True

@@ -1,0 +1,63 @@
+"""A plan: a query, the join order that answers it and how each join is done. A value, checked when built."""
+
+from dataclasses import dataclass, field
+
+from midstream.plan.nodes import Join, MethodChoice, Node, Scan, lay_out
+from midstream.plan.partition import Partitioning, partition
+from midstream.plan.predicates import Predicates, classify
+from midstream.plan.query import Query
+from midstream.plan.tree import Tree, parse_tree
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a query is computed.
+
+    Invariant: the tree's leaves are the query's aliases, each once; every predicate hangs on exactly one node.
+    """
+
+    query: Query
+    tree: Tree
+    method: MethodChoice = "auto"
+    predicates: Predicates = field(init=False, compare=False, repr=False)
+    root: Node = field(init=False, compare=False, repr=False)
+    partitioning: Partitioning = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parse_tree(str(self.tree), self.query.aliases)
+        predicates = classify(self.query)
+        object.__setattr__(self, "predicates", predicates)
+        object.__setattr__(self, "root", lay_out(self.query, predicates, self.tree, self.method))
+        object.__setattr__(self, "partitioning", partition(self.query))
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+    def explain(self) -> str:
+        """Return the plan as people read it: output, tree, windows, partitioning."""
+        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs), "Plan " + str(self.tree)]
+        lines += [f"  {line}" for line in _draw(self.root)]
+        if self.predicates.constants:
+            lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))
+        lines.append("Windows")
+        lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in
+                  self.query.sources]  # fmt: skip
+        lines += ["Partitioning", f"  {self.partitioning}"]
+        return "\n".join(lines)
+
+
+def _draw(node: Node, indent: str = "") -> list[str]:
+    """Draw a subtree, one node a line, children below their parent."""
+    if isinstance(node, Scan):
+        where = " where " + " AND ".join(map(str, node.filters)) if node.filters else ""
+        return [f"scan {node.source}{where}"]
+    lines = [f"{node.method} join on {node.condition}"]
+    for child, branch, stem in ((node.left, "├─ ", "│  "), (node.right, "└─ ", "   ")):
+        first, *rest = _draw(child)
+        lines += [branch + first, *(stem + line for line in rest)]
+    return [indent + line for line in lines]
+
+
+def joins(node: Node) -> list[Join]:
+    """Return the joins of a subtree, inputs before the joins that read them."""
+    return [] if isinstance(node, Scan) else [*joins(node.left), *joins(node.right), node]

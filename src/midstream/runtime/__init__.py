@@ -1,0 +1,1 @@
+"""The loop: sources, arrival order, sinks, reports, and the runtimes that drive the operators."""

@@ -1,0 +1,98 @@
+"""Replay: run a scenario over recorded streams and write what came out and what happened."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+from midstream.lang.sql import parse_query
+from midstream.model.errors import SinkError
+from midstream.optimize.order_joins import order_joins
+from midstream.plan.nodes import MethodChoice
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
+from midstream.plan.tree import parse_tree
+from midstream.runtime.late import LateFile
+from midstream.runtime.loop import Loop, Progress, output_schema
+from midstream.runtime.report import Report
+from midstream.runtime.scenario import Scenario
+from midstream.runtime.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.runtime.sources import RecordedStream, open_recorded
+
+
+def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
+    """Plan a query with the given join order, or a chosen one."""
+    order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
+    return Plan(query, order, cast(MethodChoice, join))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A scenario with its streams opened and its query planned: everything that can be wrong has been checked."""
+
+    scenario: Scenario
+    streams: tuple[RecordedStream, ...]
+    plan: Plan
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the query will read."""
+        used = {s.stream.name for s in self.plan.query.sources}
+        return sum(s.rows for s in self.streams if s.schema.name in used)
+
+
+def prepare(scenario: Scenario) -> Rehearsal:
+    """Open the streams of a scenario and plan its query."""
+    streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
+    query = parse_query(scenario.sql, [s.schema for s in streams])
+    return Rehearsal(scenario, streams, make_plan(query, scenario.plan, scenario.join))
+
+
+def replay(
+    rehearsal: Rehearsal,
+    out: Path | None = None,
+    report: Path | None = None,
+    late: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[Report, pa.Table | None]:
+    """Run a scenario; write output, report and late rows together at the end, or nothing at all.
+
+    Return the report, and the output itself when no file was asked for.
+    """
+    scenario, plan = rehearsal.scenario, rehearsal.plan
+    late = late or scenario.late
+    _check_places([p for p in (out, report, late) if p is not None], rehearsal)
+    files: list[PendingFile | LateFile | Sink] = []
+    try:
+        schema = output_schema(plan)
+        sink: Sink = FileSink(out, schema) if out is not None else TableSink(schema)
+        files.append(sink)
+        late_file = LateFile(late) if late is not None else None
+        if late_file is not None:
+            files.append(late_file)
+        report_file = PendingFile(report) if report is not None else None
+        if report_file is not None:
+            files.append(report_file)
+        loop = Loop(plan, rehearsal.streams, scenario.batch_us, scenario.buckets)
+        told = loop.run(sink, progress, late_file.add if late_file is not None else None)
+        if report_file is not None:
+            report_file.pending.write_text(told.to_json(), encoding="utf-8")
+        for file in files:
+            file.commit()
+    except BaseException:
+        for file in files:
+            file.abort()
+        raise
+    return told, sink.table() if isinstance(sink, TableSink) else None
+
+
+def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
+    """Refuse to write one file twice or over an input."""
+    taken = {s.path.resolve(): f"stream '{s.name}'" for s in rehearsal.scenario.streams}
+    taken[rehearsal.scenario.path.resolve()] = "the scenario"
+    for place in places:
+        other = taken.get(place.resolve())
+        if other is not None:
+            raise SinkError(f"cannot write {place}: it is also {other}")
+        taken[place.resolve()] = "another output"

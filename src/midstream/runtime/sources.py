@@ -1,0 +1,129 @@
+"""Sources: recorded streams, from Parquet, CSV or an Arrow table, in chunks with their event times."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from midstream.model.errors import SourceError
+from midstream.model.stream import StreamSchema
+
+CHUNK_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows in recorded order: event time, place in the stream, and the columns asked for."""
+
+    times: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+class RecordedStream:
+    """A stream that has ended: its schema, its length, and its rows as often as asked."""
+
+    def __init__(self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", lateness_us: int = 0) -> None:
+        self.schema = schema
+        self.rows = rows
+        self.lateness_us = lateness_us
+        self._data = data
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+        """Yield the rows in recorded order with the given columns, in the types queries use."""
+        wanted = list(dict.fromkeys([self.schema.time, *columns]))
+        offset = 0
+        for batch in self._batches(wanted):
+            times = self._times(batch.column(self.schema.time), offset)
+            arrays = [self._held(name, batch.column(name)) for name in columns]
+            rows = pa.table(arrays, names=list(columns)) if columns else pa.table({})
+            offsets = np.arange(offset, offset + len(times), dtype=np.int64)
+            offset += len(times)
+            yield Chunk(times, offsets, rows)
+
+    def empty(self, columns: Sequence[str]) -> pa.Table:
+        """Return no rows, with the given columns."""
+        return pa.schema([(name, self.schema.type_of(name)) for name in columns]).empty_table()
+
+    def _batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._data, pa.Table):
+            yield from self._data.select(columns).to_batches(max_chunksize=CHUNK_ROWS)
+            return
+        try:
+            # Dots in column names mean nested fields to Parquet readers, so columns are picked by Arrow afterwards.
+            plain = all("." not in c for c in columns)
+            for batch in self._data.iter_batches(CHUNK_ROWS, columns=columns if plain else None):
+                yield batch.select(columns)
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"stream '{self.schema.name}' cannot be read: {first_line(error)}") from error
+
+    def _times(self, array: pa.Array, offset: int) -> npt.NDArray[np.int64]:
+        if array.null_count:
+            row = offset + int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]) + 1
+            raise SourceError(f"stream '{self.schema.name}': row {row} has no time in column '{self.schema.time}'")
+        micros = array.cast(pa.timestamp("us", array.type.tz), safe=False) if pa.types.is_timestamp(array.type) else array
+        times = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return np.array(times, np.int64)
+
+    def _held(self, name: str, array: pa.Array) -> pa.Array:
+        wanted = self.schema.type_of(name)
+        try:
+            return array if array.type == wanted else array.cast(wanted, safe=not pa.types.is_timestamp(array.type))
+        except pa.ArrowException as error:
+            message = f"stream '{self.schema.name}': column '{name}' cannot be read as {wanted}: {first_line(error)}"
+            raise SourceError(message) from error
+
+
+def open_recorded(name: str, path: Path, time: str, lateness_us: int = 0) -> RecordedStream:
+    """Open a recorded stream; nothing but its schema is read yet (CSV is read whole, its types are in its rows)."""
+    if not path.exists():
+        raise SourceError(f"stream '{name}': there is no file {path}")
+    if path.suffix.lower() == ".csv":
+        table = _read_csv(name, path)
+        return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, lateness_us)
+    if path.suffix.lower() not in (".parquet", ".pq"):
+        raise SourceError(f"stream '{name}': {path.name} is neither .parquet nor .csv")
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"stream '{name}': {path} is not a Parquet file: {first_line(error)}") from error
+    schema = StreamSchema(name, file.schema_arrow, time)
+    return RecordedStream(schema, file.metadata.num_rows, file, lateness_us)
+
+
+def recorded_table(name: str, data: Any, time: str, lateness_us: int = 0) -> RecordedStream:
+    """Take a stream from memory: an Arrow table, or anything that hands out Arrow (pandas, Polars, DuckDB)."""
+    try:
+        table = data if isinstance(data, pa.Table) else pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise SourceError(f"stream '{name}' cannot be read as an Arrow table: {first_line(error)}") from error
+    return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, lateness_us)
+
+
+def _read_csv(name: str, path: Path) -> pa.Table:
+    options = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    try:
+        # One thread, so that a bad row is reported with its number.
+        return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=False), convert_options=options)
+    except (pa.ArrowException, OSError) as error:
+        text = first_line(error)
+        found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", text)
+        if found:
+            row = f" in row {found[1]}" if found[1] else ""
+            raise SourceError(
+                f"stream '{name}': {path} has {found[2]} columns but {found[3]}{row}; "
+                "every row needs the same number of columns"
+            ) from error
+        raise SourceError(f"stream '{name}': {path} is not a CSV file with a header: {text}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, without a closing full stop."""
+    return str(error).strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,201 @@
+"""The import table: every room of the package opens only the doors it is given.
+
+Imports are read from the syntax tree, so those inside functions and under `if TYPE_CHECKING` count too.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "midstream"
+
+ROOMS = {
+    "model": set(),
+    "kernels": set(),
+    "plan": {"model"},
+    "lang": {"model", "plan"},
+    "optimize": {"model", "plan"},
+    "operators": {"model", "kernels", "plan"},
+    "migrate": {"model", "plan", "operators"},
+    "change": {"model", "plan", "operators"},
+    "sites": {"model", "kernels", "plan", "optimize"},
+    "runtime": {"model", "kernels", "plan", "lang", "optimize", "operators", "migrate", "change", "sites"},
+    "app": {"front door", "model", "plan", "lang", "runtime"},
+    # midstream/__init__.py and midstream/__main__.py
+    "front door": {"model", "plan", "lang", "runtime"},
+}
+
+# Which rooms may import a package from outside. One that is not listed may be imported nowhere.
+OUTSIDE = {
+    "numpy": set(ROOMS),
+    "pyarrow": {"model", "plan", "lang", "operators", "migrate", "change", "runtime", "app"},
+    "numba": {"kernels"},
+    "sqlglot": {"lang"},
+    "typer": {"app"},
+    "rich": {"app"},
+}
+# These only where a file says Spark in its name: runtime/spark*.py or runtime/spark/.
+SPARK = {"pyspark", "py4j", "pandas"}
+
+# Operators compute with expressions and windows; what a plan looks like, only operators/build.py knows.
+PLAN_FOR_OPERATORS = {"midstream.plan.expr", "midstream.plan.window"}
+
+# Names that say nothing about who lives there.
+EMPTY_NAMES = {"utils", "common", "helpers", "manager", "base", "impl"}
+
+
+def room_of(path: PurePosixPath) -> str:
+    """Name the room of a file, given by its path inside the package.
+
+    >>> room_of(PurePosixPath("plan/nodes.py")), room_of(PurePosixPath("__init__.py"))
+    ('plan', 'front door')
+    """
+    if str(path) in {"__init__.py", "__main__.py"}:
+        return "front door"
+    return path.parts[0]
+
+
+def imports_of(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of everything a file imports, `from a import b` as `a.b`."""
+    package = ["midstream", *path.parent.parts]
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield node.lineno, alias.name
+            case ast.ImportFrom(module=module, names=names, level=level):
+                # One dot is the package of the file itself, every further dot goes up one.
+                above = package[: len(package) - level + 1] if level else []
+                start = ".".join([*above, *([module] if module else [])])
+                for alias in names:
+                    yield node.lineno, f"{start}.{alias.name}"
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+
+
+def refusal(path: PurePosixPath, name: str) -> str | None:
+    """Say why a file may not import `name`, or return None if it may."""
+    room = room_of(path)
+    top, *rest = name.split(".")
+    if top in sys.stdlib_module_names:
+        return None
+
+    if top in SPARK:
+        at_home = room == "runtime" and path.parts[1].startswith("spark")
+        return None if at_home else f"{top} belongs in runtime/spark*.py or runtime/spark/"
+
+    if top != "midstream":
+        if room in OUTSIDE.get(top, set()):
+            return None
+        return f"{top} belongs in: {', '.join(sorted(OUTSIDE.get(top, set()))) or 'no room'}"
+
+    door = rest[0] if rest and rest[0] in ROOMS else "front door"
+    if str(path) == "__main__.py" and door == "app":
+        return None  # `python -m midstream` is the command line
+    if door not in ROOMS[room] | {room}:
+        return f"{room} may import: {', '.join(sorted(ROOMS[room])) or 'no other room'}"
+    if room == "operators" and door == "plan" and path.name != "build.py":
+        module = ".".join(name.split(".")[:3])
+        if module not in PLAN_FOR_OPERATORS:
+            return (
+                f"only operators/build.py reads plans; the others may import: {', '.join(sorted(PLAN_FOR_OPERATORS))}"
+            )
+    return None
+
+
+def complaints(path: PurePosixPath, source: str) -> list[str]:
+    """List the doors that a file opens and may not, one readable line each."""
+    if room_of(path) not in ROOMS:
+        return [f"src/midstream/{path}: lives in no room of the table"]
+    found = []
+    for line, name in imports_of(path, source):
+        why = refusal(path, name)
+        if why:
+            found.append(f"src/midstream/{path}:{line}: imports {name}, but {why}")
+    return found
+
+
+def test_every_import_is_in_the_table() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert files, f"no modules found in {PACKAGE}"
+    found = []
+    for file in files:
+        path = PurePosixPath(file.relative_to(PACKAGE).as_posix())
+        found += complaints(path, file.read_text(encoding="utf-8"))
+    assert not found, "doors that are not in the table:\n  " + "\n  ".join(found)
+
+
+def test_every_name_says_something() -> None:
+    paths = [p.relative_to(PACKAGE) for p in PACKAGE.rglob("*") if p.is_dir() or p.suffix == ".py"]
+    found = sorted(f"src/midstream/{p}" for p in paths if p.stem.strip("_") in EMPTY_NAMES)
+    assert not found, "names that say nothing about what is inside:\n  " + "\n  ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("plan/nodes.py", "from midstream.operators.join import HashJoin"),
+        ("plan/nodes.py", "from midstream import operators"),
+        ("plan/nodes.py", "from ..operators import join"),
+        ("plan/nodes.py", "from .. import operators"),
+        ("plan/nodes.py", "def late():\n    import midstream.runtime"),
+        ("plan/nodes.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from midstream.lang import sql"),
+        ("plan/nodes.py", "import importlib\nimportlib.import_module('midstream.lang')"),
+        ("runtime/local.py", "import midstream"),
+        ("runtime/local.py", "from midstream import Engine"),
+        ("runtime/local.py", "from midstream.app import cli"),
+        ("__init__.py", "from midstream.app.cli import main"),
+        ("kernels/join.py", "from midstream.model import types"),
+        ("kernels/join.py", "import pyarrow"),
+        ("operators/join.py", "from numba import njit"),
+        ("operators/join.py", "from midstream.plan.nodes import Join"),
+        ("operators/join.py", "from midstream.plan import nodes"),
+        ("operators/join.py", "from midstream.plan import Join"),
+        ("operators/join.py", "from midstream import plan"),
+        ("plan/text.py", "import sqlglot"),
+        ("runtime/local.py", "from pyspark.sql import DataFrame"),
+        ("runtime/local.py", "import pandas as pd"),
+        ("runtime/local.py", "import rich.table"),
+        ("model/batch.py", "import duckdb"),
+        ("attic/old.py", ""),
+        ("loose.py", ""),
+    ],
+)
+def test_checker_refuses(path: str, source: str) -> None:
+    assert len(complaints(PurePosixPath(path), source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("__init__.py", "from midstream.runtime.engine import Engine"),
+        ("__main__.py", "from midstream.app.cli import main"),
+        (
+            "app/cli.py",
+            "import midstream as ms\nimport typer\nfrom rich.table import Table\nfrom midstream import Engine",
+        ),
+        ("kernels/join.py", "import numba\nimport numpy as np\nfrom .hash import spread\nimport math"),
+        ("lang/sql.py", "from sqlglot import exp\nfrom ..plan.nodes import Join"),
+        ("operators/build.py", "from midstream.plan.nodes import Join\nfrom midstream.plan import query"),
+        ("operators/join.py", "from midstream.plan.expr import Column\nfrom midstream.plan import window"),
+        ("operators/join.py", "from . import state\nfrom .state import Rows\nfrom ..kernels import join"),
+        ("runtime/spark.py", "import pyspark"),
+        ("runtime/spark_source.py", "import pandas as pd"),
+        ("runtime/spark/source.py", "from pyspark.sql import DataFrame"),
+    ],
+)
+def test_checker_allows(path: str, source: str) -> None:
+    assert complaints(PurePosixPath(path), source) == []
+
+
+def test_complaint_names_file_line_and_door() -> None:
+    source = "import numpy\n\ndef late():\n    from midstream.lang import sql\n"
+    assert complaints(PurePosixPath("plan/nodes.py"), source) == [
+        "src/midstream/plan/nodes.py:4: imports midstream.lang.sql, but plan may import: model"
+    ]
