@@ -62,9 +62,10 @@ def draw_case(rnd: random.Random, most_streams: int = 6) -> Case:
     streams = {f"s{i}": _draw_schema(rnd) for i in range(rnd.randint(1, len(aliases)))}
     names = list(streams)
     rnd.shuffle(names)  # declaration order is not FROM order
-    pools = {name: _Pool(rnd) for name in streams}
-    rows = {1: 60, 2: 40, 3: 26, 4: 16, 5: 11, 6: 9}[len(aliases)]
-    tables = {name: _draw_rows(rnd, streams[name], rnd.randint(0, rows), pools[name]) for name in names}
+    pool = _Pool(rnd)
+    most = {1: 60, 2: 60, 3: 50, 4: 40, 5: 30, 6: 24}[len(aliases)]
+    counts = {name: 0 if rnd.random() < 0.02 else rnd.randint(most // 3, most) for name in names}
+    tables = {name: _draw_rows(rnd, streams[name], counts[name], pool) for name in names}
     sources = [(alias, rnd.choice(list(streams))) for alias in aliases]
     types = {alias: streams[stream] for alias, stream in sources}
     windows = {alias: _draw_window(rnd, types[alias]) for alias in aliases}
@@ -80,7 +81,7 @@ class _Pool:
 
     def __init__(self, rnd: random.Random) -> None:
         self.keys = rnd.choice([2, 4, 9])
-        self.nulls = rnd.choice([0.0, 0.1, 0.3])
+        self.nulls = rnd.choice([0.0, 0.05, 0.2])
         self.span = rnd.choice([2, 8, 20]) * SECOND
         self.step = rnd.choice([1, 1000, 500_000])
 
@@ -125,9 +126,9 @@ def _draw_value(rnd: random.Random, name: str, kind: pa.DataType, pool: _Pool) -
 
 def _draw_window(rnd: random.Random, schema: dict[str, pa.DataType]) -> tuple[str, int, list[str]]:
     if rnd.random() < 0.7:
-        return "range", rnd.choice([0, 1000, 400_000, SECOND, 3 * SECOND, 60 * SECOND]), []
+        return "range", rnd.choice([0, 1000, 400_000, SECOND, 3 * SECOND, 3 * SECOND, 8 * SECOND, 60 * SECOND]), []
     by = rnd.sample(sorted(schema), rnd.choice([0, 1, 1, 2])) if rnd.random() < 0.6 else []
-    return "rows", rnd.choice([1, 2, 3, 7, 30]), by
+    return "rows", rnd.choice([1, 2, 3, 7, 15, 30]), by
 
 
 def _draw_conditions(
@@ -144,9 +145,9 @@ def _draw_conditions(
             conditions.append(f"{a}.{column} = {b}.{column}")
             continue
         kind = flavour if flavour != "mixed" else rnd.choice(["equi", "theta", "residual"])
-        for _ in range(rnd.choice([1, 1, 2])):
+        for _ in range(rnd.choice([1, 1, 1, 2])):
             conditions.append(_draw_pair(rnd, a, b, types, kind))
-    for _ in range(rnd.choice([0, 0, 1, 2])):
+    for _ in range(rnd.choice([0, 0, 0, 1, 2])):
         conditions.append(_draw_filter(rnd, rnd.choice(aliases), types))
     if len(aliases) > 2 and rnd.random() < 0.3:
         a, b, c = rnd.sample(aliases, 3)

@@ -14,8 +14,8 @@ from oracle.recompute import plain, recompute
 WIDTHS = ("1 ms", "100 ms", "1 s", "60 s")
 BUCKETS = (1, 2, 7)
 MOST_RESULTS = 3000
-FAILED_SEEDS: tuple[int, ...] = ()
-"""Seeds that once failed."""
+FAILED_SEEDS: tuple[int, ...] = (11,)
+"""Seeds that once failed: 11, a chain of equalities over integers of different widths."""
 
 
 def run(case: Case, batch: str, buckets: int, tree: str | None = None) -> "ms.runtime.engine.Run":
@@ -38,13 +38,13 @@ def check_seed(seed: int) -> None:
     while True:
         case = draw_case(rnd)
         expected = recompute(case)
-        if expected.num_rows <= MOST_RESULTS:
+        if 0 < expected.num_rows <= MOST_RESULTS or (expected.num_rows == 0 and rnd.random() < 0.1):
             break
     also = (rnd.choice(WIDTHS), rnd.choice(BUCKETS[1:]))
     check(case, expected, [*((w, 1) for w in WIDTHS), ("1 s", 2), ("60 s", 7), also])
 
 
-@pytest.mark.parametrize("seed", [*FAILED_SEEDS, *range(40)])
+@pytest.mark.parametrize("seed", sorted({*FAILED_SEEDS, *range(40)}))
 def test_a_drawn_query_equals_recomputing(seed: int) -> None:
     check_seed(seed)
 

@@ -72,6 +72,6 @@ def read(path: Path) -> dict[str, Any]:
         raise MidstreamError(f"there is no file {path}") from error
     except (OSError, ValueError) as error:
         raise MidstreamError(f"{path} is not the JSON of a benchmark run") from error
-    if not isinstance(document, dict) or "name" not in document:
+    if not (isinstance(document, dict) and "name" in document and isinstance(document.get("parameters", {}), dict)):
         raise MidstreamError(f"{path} is not the JSON of a benchmark run")
     return document

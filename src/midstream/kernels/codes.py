@@ -7,7 +7,7 @@ verified where their codes are equal.
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.compile import kernel
 
 Vector = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -30,7 +30,7 @@ def code_floats(values: npt.NDArray[np.float64]) -> Vector:
     return out
 
 
-@inlined
+@kernel
 def mix(h: int, word: int) -> int:
     """Stir one word into a hash."""
     x = (np.uint64(h) ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)

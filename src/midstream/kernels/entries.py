@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.compile import kernel
 
 Matrix = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.int64]
@@ -14,7 +14,7 @@ TIME = LINK
 """In a batch between joins the link column holds the time of the latest row."""
 
 
-@inlined
+@kernel
 def is_evicted(
     entries: Matrix, i: int, slots: Vector, evict: Matrix, bases: Vector, seq: int
 ) -> bool:  # pragma: no cover - compiled

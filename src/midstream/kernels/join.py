@@ -11,7 +11,7 @@ its latest row. The walk follows the key's chain (hash join) or all entries from
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.compile import kernel
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, Heads, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
@@ -29,7 +29,7 @@ EQ, NE, LT, LE, GT, GE = range(6)
 """Codes of the comparisons checked inside the walk."""
 
 
-@inlined
+@kernel
 def holds(op: int, left: int, right: int) -> bool:
     """Tell whether `left op right`."""
     if op == EQ:
@@ -45,7 +45,7 @@ def holds(op: int, left: int, right: int) -> bool:
     return left >= right
 
 
-@inlined
+@kernel
 def insert(
     batch: Matrix, at: int, entries: Matrix, count: int, words: Matrix, heads: Heads, side: int, cursor: Vector
 ) -> int:
@@ -61,14 +61,14 @@ def insert(
     return np.int64(heads[slot, LEFT_HEAD + RIGHT_HEAD - side])
 
 
-@inlined
+@kernel
 def append(batch: Matrix, at: int, entries: Matrix, count: int) -> None:
     """Append one batch row to its side's entries, without an index."""
     for c in range(batch.shape[1]):
         entries[count, c] = batch[at, c]
 
 
-@inlined
+@kernel
 def look_ahead(batch: Matrix, at: int, others: Matrix, words: Matrix, heads: Heads, other: int) -> None:
     """Fetch what rows a little further on will need: first their slot, then the entry it leads to."""
     if at + SLOT_AHEAD < batch.shape[0]:
@@ -79,7 +79,7 @@ def look_ahead(batch: Matrix, at: int, others: Matrix, words: Matrix, heads: Hea
             prefetch_row(others, np.int64(head))
 
 
-@inlined
+@kernel
 def walk(
     batch: Matrix,
     at: int,
@@ -239,7 +239,7 @@ def order_ties(results: Matrix, columns: Vector) -> None:
         start = end
 
 
-@inlined
+@kernel
 def precedes(results: Matrix, a: int, b: int, columns: Vector) -> bool:
     """Tell whether result a comes before result b."""
     for k in range(columns.size):
@@ -249,7 +249,7 @@ def precedes(results: Matrix, a: int, b: int, columns: Vector) -> bool:
     return False
 
 
-@inlined
+@kernel
 def sort_run(results: Matrix, start: int, end: int, columns: Vector) -> None:
     """Heap-sort the results from start to end: no extra memory beyond an order, no bad case."""
     size = end - start
@@ -270,7 +270,7 @@ def sort_run(results: Matrix, start: int, end: int, columns: Vector) -> None:
             results[start + k, c] = moved[order[k] - start, c]
 
 
-@inlined
+@kernel
 def sift(results: Matrix, order: npt.NDArray[np.int64], root: int, size: int, columns: Vector) -> None:
     """Sink the element at `root` until both its children precede it."""
     while True:

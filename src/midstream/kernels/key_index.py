@@ -12,7 +12,7 @@ the same key are chained by their link, newest first; a head or link of -1 ends 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import inlined, kernel
+from midstream.kernels.compile import kernel
 from midstream.kernels.entries import KEY, LINK, Matrix
 
 Heads = npt.NDArray[np.int32]
@@ -22,7 +22,7 @@ FREE = -2
 """The left head of a slot no key has taken."""
 
 
-@inlined
+@kernel
 def slot_of(key: int, mask: int) -> int:
     """Return where the search for a key starts in a table of mask + 1 slots."""
     h = np.uint64(key)
@@ -31,7 +31,7 @@ def slot_of(key: int, mask: int) -> int:
     return np.int64(h & np.uint64(mask))
 
 
-@inlined
+@kernel
 def find_slot(words: Matrix, heads: Heads, key: int) -> int:
     """Return the slot of a key, or the free slot where it belongs."""
     mask = words.shape[0] - 1
@@ -41,7 +41,7 @@ def find_slot(words: Matrix, heads: Heads, key: int) -> int:
     return slot
 
 
-@inlined
+@kernel
 def take_slot(words: Matrix, heads: Heads, key: int) -> int:
     """Return the slot of a key, taking a free one when it has none; negative (-1 - slot) when newly taken."""
     slot = find_slot(words, heads, key)

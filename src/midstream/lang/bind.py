@@ -1,6 +1,6 @@
 """Bind: a sqlglot tree and the declared streams to a validated query.
 
-    FROM and JOIN -> sources in scope    ON, USING, WHERE -> flat conjuncts    SELECT -> named outputs
+FROM and JOIN -> sources in scope    ON, USING, WHERE -> flat conjuncts    SELECT -> named outputs
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from midstream.lang.bind_expression import ExpressionBinder
 from midstream.lang.dialect import WINDOW, Midstream, keyword_offset
-from midstream.lang.expressions import ExpressionBinder
 from midstream.lang.place import error_at, offset_of
 from midstream.lang.scope import Scope, column_of, find_stream
 from midstream.lang.window_clause import WindowClause
@@ -43,6 +43,7 @@ class _QueryBinder:
         self.text = text
         self.scope = Scope()
         self.expressions = ExpressionBinder(self.scope, text)
+        self.tables: list[exp.Table] = []
         self.conjuncts: list[Expr] = []
 
     def query(self, tree: exp.Expr) -> Query:
@@ -55,7 +56,7 @@ class _QueryBinder:
         self.table(origin.this)
         for join in select.args.get("joins") or ():
             self.join(join)
-        self.check_windows(select)
+        self.check_windows()
         where = select.args.get("where")
         if where:
             self.condition(where.this, "WHERE")
@@ -101,6 +102,7 @@ class _QueryBinder:
         window = self.window(bare, node.meta.get(WINDOW))
         with self.expressions.at(alias or node):
             self.scope.add(Source(bare.alias, stream, position, window))
+        self.tables.append(node)
         for join in node.args.get("joins") or ():
             self.join(join)
 
@@ -116,13 +118,15 @@ class _QueryBinder:
         except PlanError as error:
             raise error_at(str(error), self.text, clause.offset) from None
 
-    def check_windows(self, select: exp.Select) -> None:
+    def check_windows(self) -> None:
         """Refuse a joined stream without a window: its state would grow forever."""
-        for table in select.find_all(exp.Table) if len(self.scope.sources) > 1 else ():
+        for table in self.tables if len(self.tables) > 1 else ():
             if WINDOW not in table.meta:
                 name = table.alias_or_name
                 example = f"{table.name} [RANGE 10 SECONDS]{f' {name}' if name != table.name else ''}"
-                self.expressions.refuse(f"stream '{name}' is joined without a window; write for example {example}", table)
+                self.expressions.refuse(
+                    f"stream '{name}' is joined without a window; write for example {example}", table
+                )
 
     def join(self, node: exp.Expr) -> None:
         """Bring a joined stream into scope, and its condition into the conjuncts."""

@@ -7,12 +7,12 @@ their arguments in order; the function table of the plan room says what they mea
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import Token, TokenType
 
 from midstream.lang.place import error_at
 from midstream.lang.window_clause import WindowClause, is_window, read_window
@@ -85,7 +85,7 @@ def give_windows(table: exp.Table, windows: dict[int, WindowClause], sql: str) -
 
 def refuse_later_clauses(tokens: Sequence[Token], sql: str) -> None:
     """Refuse clauses that the language will have but has not yet."""
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(tokens):
         if token.token_type != TokenType.VAR:
             continue
         words = token.text.upper(), following.text.upper()

@@ -69,7 +69,9 @@ def read_interval(node: exp.Expr) -> dt.timedelta:
     for number, word in parts:
         scale = unit_us(word)
         if scale is None:
-            raise PlanError(f"INTERVAL cannot count in {word.upper()}; use a unit of fixed length such as SECONDS or DAYS")
+            raise PlanError(
+                f"INTERVAL cannot count in {word.upper()}; use a unit of fixed length such as SECONDS or DAYS"
+            )
         total += Fraction(number) * scale
     try:
         return dt.timedelta(microseconds=sign * round(total))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot import Token, TokenType
 
 from midstream.lang.place import error_at
 from midstream.model.errors import SqlError

@@ -4,12 +4,15 @@ Rounding: half to even from FLOAT and DOUBLE, half away from zero from DECIMAL. 
 zone is turned into UTC.
 """
 
+import decimal
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.model.types import MAX_DECIMAL_DIGITS, TIMESTAMP
-from midstream.operators.datum import Datum, null_where, or_null, rebuild, spread, values
+from midstream.operators.datum import Datum, null_mask, null_where, or_null, rebuild, spread, values
 
 _INTEGER = r"^[+-]?\d+$"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -71,10 +74,13 @@ def unscaled(array: pa.Array) -> pa.Array:
     >>> unscaled(pa.array([decimal.Decimal("1.25"), None], pa.decimal128(5, 2))).to_pylist()
     [125, None]
     """
-    words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)
-    low = words[array.offset : array.offset + len(array), 0]
-    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.False_
-    return rebuild(low, pa.int64(), nulls)
+    return rebuild(_words(array)[0], pa.int64(), null_mask(array))
+
+
+def _words(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the low and the high 64 bits of the digits of a decimal array."""
+    words = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)
+    return np.ascontiguousarray(words[array.offset : array.offset + len(array)].T)
 
 
 def scaled(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -90,11 +96,7 @@ def scaled(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _from_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     given = array.type
     if pa.types.is_floating(wanted):
-        if given.precision > 18:
-            return pc.cast(array, wanted)
-        # One division of exact numbers; Arrow's own cast is off by a unit in the last place.
-        digits = pc.cast(unscaled(array), pa.float64(), safe=False)
-        return pc.divide(digits, 10.0**given.scale).cast(wanted)
+        return _to_float(array).cast(wanted)
     if pa.types.is_boolean(wanted):
         return pc.not_equal(array, pa.scalar(0, given))
     scale = wanted.scale if pa.types.is_decimal(wanted) else 0
@@ -108,6 +110,16 @@ def _from_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
     result = or_null(rescale, target, len(array), array)
     return result if target == wanted else _to_integer(result, wanted)
+
+
+def _to_float(array: pa.Array) -> pa.Array:
+    """Return the nearest doubles: Arrow's own cast is off by a unit in the last place."""
+    low, high = _words(array)
+    exact = (high == low >> 63) & (np.abs(low) <= 2**53) if array.type.scale <= 22 else np.zeros(len(low), bool)
+    result = rebuild(low.astype(np.float64) / 10.0**array.type.scale, pa.float64(), null_mask(array))
+    if exact.all():  # one division of exact numbers
+        return result
+    return pc.if_else(pa.array(exact), result, array.cast(pa.string()).cast(pa.float64()))
 
 
 def _to_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -133,10 +145,22 @@ def _to_text(array: pa.Array) -> pa.Array:
         text = array.cast(TIMESTAMP).cast(pa.string())
         return pc.replace_substring_regex(text, r"\.?0*$", "") if len(text) else text
     text = array.cast(pa.string())
+    if pa.types.is_decimal(t) and t.scale > 6:
+        return _without_exponent(text)
     if pa.types.is_floating(t):
         text = pc.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")
-        text = pc.replace_substring_regex(text, r"e([+-])(\d)$", r"e\g<1>0\2".replace(r"\g<1>", r"\1"))
+        text = pc.replace_substring_regex(text, r"e([+-])(\d)$", r"e\10\2")
     return text
+
+
+def _without_exponent(text: pa.Array) -> pa.Array:
+    """Write out decimals below 0.000001, which Arrow shows as 1E-7."""
+    short = pc.match_substring(text, "E")
+    if not pc.any(short).as_py():
+        return text
+    encoded = text.filter(short).dictionary_encode()
+    words = pa.array([format(decimal.Decimal(word), "f") for word in encoded.dictionary.to_pylist()], pa.string())
+    return pc.replace_with_mask(text, pc.fill_null(short, False), words.take(encoded.indices))
 
 
 def _from_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:

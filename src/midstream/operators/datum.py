@@ -4,14 +4,14 @@ A datum is an array with one value per row, or a scalar that stands for the same
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Datum = pa.Array | pa.Scalar
+Datum: TypeAlias = pa.Array | pa.Scalar
 
 
 def is_scalar(datum: Datum) -> bool:

@@ -80,9 +80,7 @@ def _round(t: pa.DataType, rows: int, a: Datum, digits: Datum | None = None) -> 
         whole = t.precision - t.scale if pa.types.is_decimal(t) else 19 if pa.types.is_integer(t) else 309
         if n < -whole:
             return pc.multiply(part, pa.scalar(0, t)).cast(t) if not pa.types.is_decimal(t) else _zeros(part)
-        return or_null(
-            lambda x: pc.round(x, ndigits=n, round_mode="half_towards_infinity"), t, len(part), part
-        )
+        return or_null(lambda x: pc.round(x, ndigits=n, round_mode="half_towards_infinity"), t, len(part), part)
 
     return per_constant(to_digits, t, rows, a, [digits])
 

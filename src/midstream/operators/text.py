@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.operators.datum import Datum, is_scalar, or_null, per_constant, spread
+from midstream.operators.datum import Datum, null_where, or_null, per_constant
 
 FAR = 2**31 - 1
 """Past the end of any text."""
@@ -100,12 +100,12 @@ def _pad(before: bool) -> Callable[..., Any]:
         if width <= 0:
             return _slice(text, 0, 0)
         missing = np.maximum(width - pc.fill_null(pc.utf8_length(text), width).to_numpy(zero_copy_only=False), 0)
-        if width > LONGEST_PAD or (not piece and missing.any()):
+        if width > LONGEST_PAD:
             return pa.nulls(len(text), text.type)
         lengths, which = np.unique(missing, return_inverse=True)
         long = piece * (int(lengths.max(initial=0)) // max(len(piece), 1) + 1)
         fills = pa.array([long[:n] for n in lengths], text.type).take(pa.array(which))
-        kept = _slice(text, 0, width)
+        kept = _slice(text, 0, width) if piece else null_where(pa.array(missing > 0), _slice(text, 0, width))
         return pc.binary_join_element_wise(*((fills, kept) if before else (kept, fills)), "")
 
     return _with_constants(fill)

@@ -1,9 +1,9 @@
 """Result types of arithmetic.
 
-    integer ∘ integer -> BIGINT          a DOUBLE or FLOAT on either side -> DOUBLE
-    decimal ∘ decimal -> DECIMAL wide enough for every result, DOUBLE when that takes more than 38 digits
-    timestamp ± interval -> TIMESTAMP    timestamp - timestamp -> INTERVAL
-    date ± integer -> DATE               date - date -> BIGINT (days)
+integer ∘ integer -> BIGINT          a DOUBLE or FLOAT on either side -> DOUBLE
+decimal ∘ decimal -> DECIMAL wide enough for every result, DOUBLE when that takes more than 38 digits
+timestamp ± interval -> TIMESTAMP    timestamp - timestamp -> INTERVAL
+date ± integer -> DATE               date - date -> BIGINT (days)
 """
 
 from collections.abc import Callable

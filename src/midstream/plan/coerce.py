@@ -21,7 +21,7 @@ from midstream.model.types import (
     is_temporal,
     type_name,
 )
-from midstream.plan.expr import Cast, Expr, Literal, Value, cast_to
+from midstream.plan.expr import Expr, Literal, Value, cast_to
 
 INT64_RANGE = range(-(2**63), 2**63)
 
@@ -82,6 +82,7 @@ def settle(expr: Expr) -> Expr:
 def unify(args: Sequence[Expr]) -> tuple[Expr, ...] | None:
     """Give all arguments one type, or return None when they have none in common.
 
+    >>> from midstream.plan.expr import Cast
     >>> [str(e) for e in unify([Cast(literal(1), pa.decimal128(5, 2)), literal(decimal.Decimal("10.5")), literal(3)])]
     ['CAST(1 AS DECIMAL(5, 2))', '10.50', '3.00']
     """
@@ -180,11 +181,12 @@ def _convert_instant(expr: Expr, wanted: pa.DataType) -> Expr | None:
 def fits_decimal(value: decimal.Decimal, t: pa.DataType) -> bool:
     """Tell whether a decimal type holds a value exactly.
 
-    >>> fits_decimal(decimal.Decimal("1.25"), pa.decimal128(3, 2)), fits_decimal(decimal.Decimal(10), pa.decimal128(3, 2))
+    >>> cents = pa.decimal128(3, 2)
+    >>> fits_decimal(decimal.Decimal("1.25"), cents), fits_decimal(decimal.Decimal(10), cents)
     (True, False)
     """
     scaled = value.scaleb(t.scale, context=_EXACT)
-    return scaled == scaled.to_integral_value() and abs(scaled) < 10**t.precision
+    return bool(scaled == scaled.to_integral_value() and abs(scaled) < 10**t.precision)
 
 
 def castable(given: pa.DataType, wanted: pa.DataType) -> bool:

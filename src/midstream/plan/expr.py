@@ -26,6 +26,27 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 INFIX = (*COMPARISONS, "+", "-", "*", "/", "%", "//", "||", "and", "or", "like", "ilike", "is distinct from")
 
 
+RESERVED = frozenset({
+    "all", "and", "any", "as", "asc", "between", "both", "by", "case", "cast", "cross", "desc", "distinct", "else",
+    "end", "except", "exists", "extract", "false", "for", "from", "full", "group", "having", "ilike", "in", "inner",
+    "intersect", "interval", "into", "is", "join", "lateral", "leading", "left", "like", "limit", "natural", "not",
+    "null", "offset", "on", "or", "order", "outer", "over", "partition", "position", "range", "right", "rows",
+    "select", "substring", "table", "then", "to", "trailing", "trim", "true", "try_cast", "union", "using", "values",
+    "when", "where", "window", "with",
+})  # fmt: skip
+"""Words that are names only in quotes."""
+
+
+def quoted(name: str) -> str:
+    """Write a name as SQL reads it back.
+
+    >>> quoted("price"), quoted("unit price"), quoted("order")
+    ('price', '"unit price"', '"order"')
+    """
+    plain = name.isidentifier() and name.isascii() and name.lower() not in RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of the row an alias contributes."""
@@ -35,7 +56,7 @@ class Column:
     type: pa.DataType
 
     def __str__(self) -> str:
-        return f"{self.alias}.{self.name}"
+        return f"{quoted(self.alias)}.{quoted(self.name)}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
     resolve(name, arguments) -> look up -> count -> adapt each argument to its kind -> rule -> typed expression
 
-A function gives NULL when an argument is NULL, unless the table's comment says otherwise, and NULL for an undefined value.
+A function gives NULL when an argument is NULL, unless a comment in the table says otherwise, and NULL for an undefined
+value.
 """
 
 import difflib

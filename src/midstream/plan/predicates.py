@@ -108,7 +108,14 @@ def _separable(conjunct: Expr) -> Comparison | None:
     a, b = aliases(left), aliases(right)
     if len(a) != 1 or len(b) != 1 or a == b or left.type != right.type:
         return None
-    return Comparison(_bare(left), conjunct.function, _bare(right), left.type)
+    return Comparison(_bare(left), conjunct.function, _bare(right), _compared_as(left.type))
+
+
+def _compared_as(t: pa.DataType) -> pa.DataType:
+    """Return the widest type of the same kind, so that equalities of narrow and wide integers form one class."""
+    if pa.types.is_integer(t):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(t) else t
 
 
 def _bare(side: Expr) -> Expr:

@@ -1,6 +1,6 @@
 """A query: what is asked, without how it is computed.
 
-    FROM sources (each a stream, its alias and its window) -> WHERE conjuncts -> SELECT outputs
+FROM sources (each a stream, its alias and its window) -> WHERE conjuncts -> SELECT outputs
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.expr import Expr, aliases, columns
+from midstream.plan.expr import Column, Expr, aliases, columns, quoted
 from midstream.plan.window import RowsWindow, Window
 
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
@@ -30,8 +30,8 @@ class Source:
 
     def __str__(self) -> str:
         window = f" {self.window}" if self.window else ""
-        alias = f" {self.alias}" if self.alias != self.stream.name else ""
-        return f"{self.stream.name}{window}{alias}"
+        alias = f" {quoted(self.alias)}" if self.alias != self.stream.name else ""
+        return f"{quoted(self.stream.name)}{window}{alias}"
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Output:
     expr: Expr
 
     def __str__(self) -> str:
-        text = str(self.expr)
-        return text if text.endswith(f".{self.name}") else f"{text} AS {self.name}"
+        same = isinstance(self.expr, Column) and self.expr.name == self.name
+        return str(self.expr) if same else f"{self.expr} AS {quoted(self.name)}"
 
 
 @dataclass(frozen=True)

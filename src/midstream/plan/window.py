@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
-from midstream.plan.expr import Column
+from midstream.plan.expr import Column, quoted
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RowsWindow:
             raise PlanError("a window of 0 rows never holds a row: [ROWS 0]")
 
     def __str__(self) -> str:
-        by = f" PARTITION BY {', '.join(c.name for c in self.partition_by)}" if self.partition_by else ""
+        by = f" PARTITION BY {', '.join(quoted(c.name) for c in self.partition_by)}" if self.partition_by else ""
         return f"[ROWS {self.count}{by}]"
 
 

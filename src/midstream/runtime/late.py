@@ -25,11 +25,14 @@ class LateFile:
         """Take late rows of one stream."""
         part = pa.table({"_stream": pa.repeat(stream, len(late.times)), "_offset": late.offsets, "_time": late.times})
         for name in late.rows.column_names:
-            part = part.append_column(name, late.rows.column(name))
+            free = name
+            while free in part.column_names:  # a stream may itself have a column called _time
+                free += "_1"
+            part = part.append_column(free, late.rows.column(name))
         self._parts.append(part)
 
-    def commit(self) -> None:
-        """Write the file and move it to its place."""
+    def close(self) -> None:
+        """Write the file beside its place; whatever can fail fails here."""
         head = pa.schema([("_stream", pa.string()), ("_offset", pa.int64()), ("_time", pa.int64())])
         try:
             rows = pa.concat_tables([head.empty_table(), *_agreeing(self._parts)], promote_options="permissive")
@@ -37,6 +40,9 @@ class LateFile:
         except (pa.ArrowException, OSError) as error:
             self.abort()
             raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
+
+    def commit(self) -> None:
+        """Move the file to its place."""
         self._file.commit()
 
     def abort(self) -> None:

@@ -17,7 +17,7 @@ from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
 from midstream.runtime.scenario import Scenario
-from midstream.runtime.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.runtime.sinks import FileSink, PendingFile, TableSink
 from midstream.runtime.sources import RecordedStream, open_recorded
 
 
@@ -63,11 +63,12 @@ def replay(
     scenario, plan = rehearsal.scenario, rehearsal.plan
     late = late or scenario.late
     _check_places([p for p in (out, report, late) if p is not None], rehearsal)
-    files: list[PendingFile | LateFile | Sink] = []
+    files: list[PendingFile | LateFile | FileSink] = []
     try:
         schema = output_schema(plan)
-        sink: Sink = FileSink(out, schema) if out is not None else TableSink(schema)
-        files.append(sink)
+        sink: FileSink | TableSink = FileSink(out, schema) if out is not None else TableSink(schema)
+        if isinstance(sink, FileSink):
+            files.append(sink)
         late_file = LateFile(late) if late is not None else None
         if late_file is not None:
             files.append(late_file)
@@ -76,8 +77,13 @@ def replay(
             files.append(report_file)
         loop = Loop(plan, rehearsal.streams, scenario.batch_us, scenario.buckets)
         told = loop.run(sink, progress, late_file.add if late_file is not None else None)
+        # Everything is whole on disk before the first file appears under its name.
+        if isinstance(sink, FileSink):
+            sink.close()
+        if late_file is not None:
+            late_file.close()
         if report_file is not None:
-            report_file.pending.write_text(told.to_json(), encoding="utf-8")
+            report_file.close(told.to_json())
         for file in files:
             file.commit()
     except BaseException:
@@ -91,6 +97,8 @@ def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
     """Refuse to write one file twice or over an input."""
     taken = {s.path.resolve(): f"stream '{s.name}'" for s in rehearsal.scenario.streams}
     taken[rehearsal.scenario.path.resolve()] = "the scenario"
+    if rehearsal.scenario.query_file is not None:
+        taken[rehearsal.scenario.query_file.resolve()] = "the query"
     for place in places:
         other = taken.get(place.resolve())
         if other is not None:

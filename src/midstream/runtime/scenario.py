@@ -38,6 +38,7 @@ class Scenario:
     plan: str | None = None
     join: str = "auto"
     late: Path | None = None
+    query_file: Path | None = None
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -82,7 +83,8 @@ class _Reader:
             buckets=self._buckets(run),
             plan=self._text(run, "plan", "[run]") if "plan" in run else None,
             join=self._choice(run, "join", JOINS),
-            late=self.folder / self._text(run, "late", "[run]") if "late" in run else None,
+            late=self._path(run, "late", "[run]") if "late" in run else None,
+            query_file=self._path(self.document, "query", "the scenario") if "query" in self.document else None,
         )
 
     def _check_runtime(self, run: dict[str, Any]) -> None:
@@ -98,7 +100,7 @@ class _Reader:
             self._refuse('give the query once: query = "q.sql" or sql = "SELECT ..."')
         if "sql" in self.document:
             return self._text(self.document, "sql", "the scenario")
-        file = self.folder / self._text(self.document, "query", "the scenario")
+        file = self._path(self.document, "query", "the scenario")
         try:
             return file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -115,7 +117,7 @@ class _Reader:
                 self._refuse(f"{place} is not a table with path and time")
             self._known(table, STREAM_KEYS, place)
             own = self._duration(table, "lateness", lateness, place)
-            path = self.folder / self._text(table, "path", place)
+            path = self._path(table, "path", place)
             out.append(RecordedStreamSpec(name, path, self._text(table, "time", place), own))
         return tuple(out)
 
@@ -151,6 +153,13 @@ class _Reader:
         if not isinstance(value, str):
             self._refuse(f"{place} needs {key} = \"...\"" if value is None else f"{place} {key} must be text, not {value!r}")
         return str(value)
+
+    def _path(self, table: dict[str, Any], key: str, place: str) -> Path:
+        """Return a path, taken from the scenario's folder when it is relative."""
+        text = self._text(table, key, place)
+        if not text or "\0" in text:
+            self._refuse(f"{place} {key} must name a file, not {text!r}")
+        return self.folder / text
 
     def _table(self, table: dict[str, Any], key: str, required: bool) -> dict[str, Any]:
         value = table.get(key, {})

@@ -33,13 +33,22 @@ class PendingFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.pending = path.with_name(f".{path.name}.{os.getpid()}.pending")
         if path.is_dir():
             raise SinkError(f"cannot write {path}: it is a folder")
+        if path.exists() and not path.is_file():
+            raise SinkError(f"cannot write {path}: it is not an ordinary file")  # moving onto a device would replace it
+        self.pending = path.with_name(f".{path.name}.{os.getpid()}.pending")
         try:
             self.pending.touch()
         except OSError as error:
             raise SinkError(f"cannot write {path}: {error.strerror}") from error
+
+    def close(self, text: str) -> None:
+        """Write the whole file at once."""
+        try:
+            self.pending.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SinkError(f"cannot write {self.path}: {error.strerror}") from error
 
     def commit(self) -> None:
         """Move the file to its final place."""
@@ -85,11 +94,18 @@ class FileSink:
             raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
         self._waiting, self._waiting_rows = [], 0
 
-    def commit(self) -> None:
-        """Make everything written visible."""
+    def close(self) -> None:
+        """Finish the file; whatever can fail fails here, before anything is visible."""
         if self._waiting:
             self._flush()
-        self._writer.close()
+        try:
+            self._writer.close()
+        except (pa.ArrowException, OSError) as error:
+            raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
+
+    def commit(self) -> None:
+        """Make everything written visible."""
+        self.close()
         self._file.commit()
 
     def abort(self) -> None:

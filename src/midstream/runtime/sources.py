@@ -16,6 +16,8 @@ from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
 
 CHUNK_ROWS = 1 << 17
+TIME_LIMIT_US = 2**62
+"""Event times lie below this and above its negative (the years -144000 to 148000), so that adding a window is exact."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,37 @@ class RecordedStream:
         if array.null_count:
             row = offset + int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]) + 1
             raise SourceError(f"stream '{self.schema.name}': row {row} has no time in column '{self.schema.time}'")
-        micros = array.cast(pa.timestamp("us", array.type.tz), safe=False) if pa.types.is_timestamp(array.type) else array
-        times = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return np.array(times, np.int64)
+        try:
+            micros = _in_microseconds(array) if pa.types.is_timestamp(array.type) else array
+            times = np.array(micros.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+        except pa.ArrowException as error:
+            raise SourceError(
+                f"stream '{self.schema.name}': a time in column '{self.schema.time}' cannot be counted in microseconds: "
+                f"{first_line(error)}"
+            ) from error
+        outside = (times >= TIME_LIMIT_US) | (times <= -TIME_LIMIT_US)
+        if outside.any():
+            place = int(np.flatnonzero(outside)[0])
+            raise SourceError(
+                f"stream '{self.schema.name}': row {offset + place + 1} has the time {times[place]} in column "
+                f"'{self.schema.time}'; event times are microseconds and lie between -2^62 and 2^62"
+            )
+        return times
 
     def _held(self, name: str, array: pa.Array) -> pa.Array:
         wanted = self.schema.type_of(name)
         try:
-            return array if array.type == wanted else array.cast(wanted, safe=not pa.types.is_timestamp(array.type))
+            if array.type == wanted:
+                return array
+            return _in_microseconds(array) if pa.types.is_timestamp(array.type) else array.cast(wanted)
         except pa.ArrowException as error:
             message = f"stream '{self.schema.name}': column '{name}' cannot be read as {wanted}: {first_line(error)}"
             raise SourceError(message) from error
+
+
+def _in_microseconds(array: pa.Array) -> pa.Array:
+    """Return timestamps in microseconds: nanoseconds lose their last digits, coarser units must not overflow."""
+    return array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
 
 
 def open_recorded(name: str, path: Path, time: str, lateness_us: int = 0) -> RecordedStream:
