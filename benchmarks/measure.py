@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
+from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.local import LocalRuntime
 
 
@@ -22,56 +23,65 @@ def measure(workload: Workload, seconds: int, seed: int) -> dict[str, Any]:
 
     `rows_per_s` counts input rows and includes numbering, joins, and the output as Arrow columns. `peak_bytes` is the
     most the states ever held. `budget_bytes` is (8 bytes x components + 32) per live intermediate result plus the
-    Arrow size of the rows in the windows, at the end of the run.
+    Arrow size of the rows in the windows, at that moment.
     """
     on_one_core()
     runtime = LocalRuntime(workload.planned())
     warm_up = 2 * workload.window_s
-    spent, rows_in, rows_out, peak, arrow_row = 0.0, 0, 0, 0, 0.0
-    tested = 0
+    spent, rows_in, rows_out, tested = 0.0, 0, 0, 0
+    memory = Memory()
     for second, rows in enumerate(workload.batches(warm_up + seconds, seed)):
         before = runtime.predicate_evaluations
         started = time.perf_counter()
         found = sum(len(results) for results in runtime.on_rows(rows))
         wall = time.perf_counter() - started
-        peak = max(peak, runtime.size().nbytes)
+        memory.look(runtime, rows, (second + 1) * 1_000_000)
         if second >= warm_up:
             spent += wall
             rows_in += sum(len(r.times) for r in rows.values())
             rows_out += found
             tested += runtime.predicate_evaluations - before
-            arrow_row = sum(r.rows.nbytes + r.times.nbytes for r in rows.values()) / sum(len(r.times) for r in rows.values())
-    memory = _memory(runtime, (warm_up + seconds) * 1_000_000, arrow_row)
     return {
         "rows_per_s": rows_in / spent,
-        "peak_bytes": peak,
+        "peak_bytes": memory.peak_bytes,
         "rows_in": rows_in,
         "rows_out": rows_out,
         "wall_s": spent,
         "predicate_evaluations": tested,
-        **memory,
-        "memory_ratio": peak / memory["budget_bytes"],
+        "intermediate_results": memory.results,
+        "window_rows": memory.window_rows,
+        "budget_bytes": memory.budget_bytes,
+        "memory_ratio": memory.peak_bytes / memory.budget_bytes,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "parameters": {**workload.parameters(), "seconds": seconds, "warm_up_s": warm_up, "seed": seed},
     }
 
 
-def _memory(runtime: LocalRuntime, now_us: int, arrow_row: float) -> dict[str, Any]:
-    """Count what is live at the end, and what it may cost."""
-    results, budget, window_rows = 0, 0.0, 0
-    for pipeline in runtime.pipelines:
-        for step in pipeline.steps:
-            for state in (step.join.left, step.join.right):
-                live = state.live(now_us, runtime.next_seq - 1, pipeline.evictions)
-                if len(state.components) > 1:
-                    results += live
-                    budget += live * (8 * len(state.components) + 32)
-                else:
-                    window_rows += live
-    budget += window_rows * arrow_row
-    return {
-        "intermediate_results": results,
-        "window_rows": window_rows,
-        "window_arrow_bytes": int(window_rows * arrow_row),
-        "budget_bytes": int(budget),
-    }
+class Memory:
+    """The fullest moment: what the states held, how much of it was live, and what that may cost."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self.results = 0
+        self.window_rows = 0
+        self.budget_bytes = 0
+
+    def look(self, runtime: LocalRuntime, rows: dict[str, StreamRows], now_us: int) -> None:
+        """Count everything anew when the states hold more than ever before."""
+        held = runtime.size().nbytes
+        if held <= self.peak_bytes:
+            return
+        arrow_row = sum(r.rows.nbytes + r.times.nbytes for r in rows.values()) / sum(
+            len(r.times) for r in rows.values()
+        )
+        self.peak_bytes, self.results, self.window_rows, budget = held, 0, 0, 0.0
+        for pipeline in runtime.pipelines:
+            for step in pipeline.steps:
+                for state in (step.join.left, step.join.right):
+                    live = state.live(now_us, runtime.next_seq - 1, pipeline.evictions)
+                    if len(state.components) > 1:
+                        self.results += live
+                        budget += live * (8 * len(state.components) + 32)
+                    else:
+                        self.window_rows += live
+        self.budget_bytes = int(budget + self.window_rows * arrow_row)

@@ -1,4 +1,4 @@
-"""Four streams joined on one key, the first with Zipf(1.2) keys: one key in five is the same, output comes in bursts."""
+"""Four streams joined on one key, the first with Zipf(1.2) keys: one key in five is the same, output in bursts."""
 
 from typing import Any
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from midstream.lang.sql import parse_query
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import StreamRows
-from midstream.runtime.replay import make_plan, parse_query
+from midstream.runtime.replay import make_plan
 
 SECOND_US = 1_000_000
 
@@ -74,5 +76,5 @@ def equi_join(streams: int, window_s: int = 10) -> str:
     names = "abcdefgh"[:streams]
     outputs = ", ".join(f"{x}.v AS v_{x}" for x in names)
     sources = ", ".join(f"{x} [RANGE {window_s} SECONDS]" for x in names)
-    keys = " AND ".join(f"{x}.k = {y}.k" for x, y in zip(names, names[1:], strict=False))
+    keys = " AND ".join(f"{x}.k = {y}.k" for x, y in pairwise(names))
     return f"SELECT {outputs} FROM {sources} WHERE {keys}"

@@ -32,6 +32,7 @@ ROOMS = {
 OUTSIDE = {
     "numpy": set(ROOMS),
     "pyarrow": {"model", "plan", "lang", "operators", "migrate", "change", "runtime", "app"},
+    "llvmlite": {"kernels"},
     "numba": {"kernels"},
     "sqlglot": {"lang"},
     "typer": {"app"},

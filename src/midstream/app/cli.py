@@ -29,13 +29,9 @@ ScenarioFile = Annotated[Path, typer.Argument(help="A scenario: TOML with a quer
 @app.command("replay")
 def replay_command(
     scenario: ScenarioFile,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the results here (.parquet, or .csv).")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the results here (.parquet, or .csv).")] = None,
     report: Annotated[Path | None, typer.Option("--report", "-r", help="Write the report here (JSON).")] = None,
-    late: Annotated[
-        Path | None, typer.Option("--late", help="Write rows that came too late here (Parquet).")
-    ] = None,
+    late: Annotated[Path | None, typer.Option("--late", help="Write rows that came too late here (Parquet).")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Run a query over recorded streams and say what happened.
@@ -74,7 +70,8 @@ def explain_command(
     if join not in (None, "auto", "hash", "nested-loop"):
         raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
     rehearsal = prepare(read)
-    chosen = make_plan(rehearsal.plan.query, plan or read.plan, join or read.join)
+    order = plan if plan is not None else read.plan
+    chosen = make_plan(rehearsal.plan.query, order, join or read.join)
     print(chosen.explain())
     if read.buckets > 1:
         used = 1 if chosen.partitioning.one_bucket else read.buckets
@@ -84,7 +81,7 @@ def explain_command(
 @app.command("bench")
 def bench_command(
     name: Annotated[str, typer.Argument(help="A benchmark; `midstream bench list` names them all.")],
-    files: Annotated[list[Path] | None, typer.Argument(help="For `bench compare`: two JSON files.", hidden=True)] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="For `bench compare`: two runs.", hidden=True)] = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write figures and parameters here.")] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", help="Event time to measure after warm-up (default: the benchmark's).")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def sparkline(values: list[int], width: int = 60) -> str:
     """
     if len(values) > width:
         bounds = [len(values) * k // width for k in range(width + 1)]
-        values = [sum(values[a:b]) // (b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+        values = [sum(values[a:b]) // (b - a) for a, b in pairwise(bounds)]
     top = max(values, default=0)
     return "".join(BARS[-(-v * (len(BARS) - 1) // top)] if top else BARS[0] for v in values)
 

@@ -7,7 +7,7 @@ verified where their codes are equal.
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import kernel
+from midstream.kernels.compile import Word, kernel
 
 Vector = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -31,7 +31,7 @@ def code_floats(values: npt.NDArray[np.float64]) -> Vector:
 
 
 @kernel
-def mix(h: int, word: int) -> int:
+def mix(h: Word, word: Word) -> Word:
     """Stir one word into a hash."""
     x = (np.uint64(h) ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -44,7 +44,7 @@ def hash_bytes(offsets: Vector, data: Bytes, seed: int) -> Vector:
     out = np.empty(offsets.size - 1, np.int64)
     for i in range(out.size):
         start, end = offsets[i], offsets[i + 1]
-        h = mix(seed, np.int64(end - start))
+        h: Word = mix(seed, np.int64(end - start))
         at = start
         while at < end:
             word = np.uint64(0)
@@ -62,7 +62,7 @@ def combine(codes: npt.NDArray[np.int64], seed: int) -> Vector:
     """Hash each row of a matrix of codes to one code; each seed gives another hash."""
     out = np.empty(codes.shape[0], np.int64)
     for i in range(codes.shape[0]):
-        h = np.int64(seed)
+        h: Word = np.int64(seed)
         for k in range(codes.shape[1]):
             h = mix(h, codes[i, k])
         out[i] = h

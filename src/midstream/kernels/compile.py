@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import config as numba_config
 
 F = TypeVar("F", bound=Callable[..., Any])
+Word = Any
+"""An integer inside a kernel: 64 bits there, a Python int outside."""
 
 
 def _cache_folder() -> str | None:
@@ -39,10 +41,10 @@ _FOLDER = _cache_folder()
 
 def kernel(function: F) -> F:
     """Compile a function over arrays when it is first called."""
+    config: Any = numba_config
     before = config.CACHE_DIR
     config.CACHE_DIR = _FOLDER or before
     try:
         return cast(F, numba.njit(cache=True, nogil=True)(function))
     finally:
         config.CACHE_DIR = before
-

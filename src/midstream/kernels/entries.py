@@ -66,9 +66,7 @@ def drop_dead(
 
 
 @kernel
-def count_live(
-    entries: Matrix, count: int, now_us: int, seq: int, slots: Vector, evict: Matrix, bases: Vector
-) -> int:
+def count_live(entries: Matrix, count: int, now_us: int, seq: int, slots: Vector, evict: Matrix, bases: Vector) -> int:
     """Count the entries that `drop_dead` would keep."""
     live = 0
     for i in range(count):

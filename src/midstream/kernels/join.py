@@ -11,7 +11,7 @@ its latest row. The walk follows the key's chain (hash join) or all entries from
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import kernel
+from midstream.kernels.compile import Word, kernel
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, Heads, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
@@ -48,7 +48,7 @@ def holds(op: int, left: int, right: int) -> bool:
 @kernel
 def insert(
     batch: Matrix, at: int, entries: Matrix, count: int, words: Matrix, heads: Heads, side: int, cursor: Vector
-) -> int:
+) -> Word:
     """Append one batch row to its side's entries and chain it; return the other side's newest entry for its key."""
     for c in range(batch.shape[1]):
         entries[count, c] = batch[at, c]
@@ -245,7 +245,7 @@ def precedes(results: Matrix, a: int, b: int, columns: Vector) -> bool:
     for k in range(columns.size):
         x, y = results[a, columns[k]], results[b, columns[k]]
         if x != y:
-            return x < y
+            return bool(x < y)
     return False
 
 

@@ -12,7 +12,7 @@ the same key are chained by their link, newest first; a head or link of -1 ends 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import kernel
+from midstream.kernels.compile import Word, kernel
 from midstream.kernels.entries import KEY, LINK, Matrix
 
 Heads = npt.NDArray[np.int32]
@@ -23,7 +23,7 @@ FREE = -2
 
 
 @kernel
-def slot_of(key: int, mask: int) -> int:
+def slot_of(key: Word, mask: Word) -> Word:
     """Return where the search for a key starts in a table of mask + 1 slots."""
     h = np.uint64(key)
     h = (h ^ (h >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
@@ -32,7 +32,7 @@ def slot_of(key: int, mask: int) -> int:
 
 
 @kernel
-def find_slot(words: Matrix, heads: Heads, key: int) -> int:
+def find_slot(words: Matrix, heads: Heads, key: Word) -> Word:
     """Return the slot of a key, or the free slot where it belongs."""
     mask = words.shape[0] - 1
     slot = slot_of(key, mask)
@@ -42,7 +42,7 @@ def find_slot(words: Matrix, heads: Heads, key: int) -> int:
 
 
 @kernel
-def take_slot(words: Matrix, heads: Heads, key: int) -> int:
+def take_slot(words: Matrix, heads: Heads, key: Word) -> Word:
     """Return the slot of a key, taking a free one when it has none; negative (-1 - slot) when newly taken."""
     slot = find_slot(words, heads, key)
     if heads[slot, LEFT_HEAD] == FREE:

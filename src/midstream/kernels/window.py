@@ -11,9 +11,7 @@ Matrix = npt.NDArray[np.int64]
 
 
 @kernel
-def find_queues(
-    keys: Matrix, held: Matrix, heads: npt.NDArray[np.int32], count: int
-) -> tuple[Vector, int]:
+def find_queues(keys: Matrix, held: Matrix, heads: npt.NDArray[np.int32], count: int) -> tuple[Vector, int]:
     """Return the queue of each key (two codes), opening new ones; and how many queues there are then.
 
     `held` has the keys of the queues, `heads` is an open-addressing table of queue numbers with room to spare.

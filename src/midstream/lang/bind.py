@@ -32,7 +32,10 @@ _BOUND = ("kind", "expressions", "from_", "joins", "where")
 
 def bind(tree: exp.Expr, catalog: Sequence[StreamSchema], text: str = "") -> Query:
     """Return the query a tree asks, over the declared streams; `text` is what it was parsed from."""
-    return _QueryBinder(catalog, text).query(tree)
+    try:
+        return _QueryBinder(catalog, text).query(tree)
+    except PlanError as error:
+        raise SqlError(str(error)) from None
 
 
 class _QueryBinder:
@@ -61,10 +64,7 @@ class _QueryBinder:
         if where:
             self.condition(where.this, "WHERE")
         outputs = tuple(self.outputs(select))
-        try:
-            return Query(tuple(self.scope.sources), tuple(dict.fromkeys(self.conjuncts)), outputs)
-        except PlanError as error:
-            raise SqlError(str(error)) from None
+        return Query(tuple(self.scope.sources), tuple(dict.fromkeys(self.conjuncts)), outputs)
 
     def check_clauses(self, tree: exp.Expr) -> exp.Select:
         """Refuse every clause that has no meaning here."""

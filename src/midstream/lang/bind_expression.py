@@ -39,15 +39,19 @@ class ExpressionBinder:
 
     @contextmanager
     def at(self, node: exp.Expr | None) -> Iterator[None]:
-        """Give the place of a node to errors raised inside."""
+        """Give the place of a node to errors raised inside; a node without one leaves it to the nodes around it."""
         try:
             yield
         except PlanError as error:
-            raise error_at(str(error), self.text, offset_of(node)) from None
+            offset = offset_of(node)
+            if offset is None:
+                raise
+            raise error_at(str(error), self.text, offset) from None
 
     def refuse(self, what: str, node: exp.Expr | None) -> NoReturn:
         """Refuse what the language does not have."""
-        raise error_at(what, self.text, offset_of(node))
+        with self.at(node):
+            raise PlanError(what)
 
     def bind(self, node: exp.Expr) -> Expr:
         """Return the typed expression a tree means."""

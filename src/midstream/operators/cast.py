@@ -99,17 +99,27 @@ def _from_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _to_float(array).cast(wanted)
     if pa.types.is_boolean(wanted):
         return pc.not_equal(array, pa.scalar(0, given))
-    scale = wanted.scale if pa.types.is_decimal(wanted) else 0
-    wide = pa.decimal128(min(given.precision + 1, MAX_DECIMAL_DIGITS), given.scale)
-    target = wanted if pa.types.is_decimal(wanted) else pa.int64()
+    if pa.types.is_decimal(wanted):
+        return round_decimal(array, wanted.scale, wanted)
+    return _to_integer(round_decimal(array, 0, pa.int64()), wanted)
+
+
+def round_decimal(array: pa.Array, digits: int, wanted: pa.DataType, mode: str = "half_towards_infinity") -> pa.Array:
+    """Round decimals to digits after the point, as another type; what does not fit becomes NULL.
+
+    >>> round_decimal(pa.array([decimal.Decimal("9.95")], pa.decimal128(3, 2)), 1, pa.decimal128(3, 1)).to_pylist()
+    [Decimal('10.0')]
+    """
+    given = array.type
+    # Rounding up may take one more digit, and Arrow does not notice when it is not there.
+    wide = (pa.decimal128 if given.precision < MAX_DECIMAL_DIGITS else pa.decimal256)(given.precision + 1, given.scale)
 
     def rescale(part: pa.Array) -> pa.Array:
-        if given.scale > scale:
-            part = pc.round(part.cast(wide), ndigits=scale, round_mode="half_towards_infinity")
-        return part.cast(target)
+        if given.scale > digits:
+            part = pc.round(part.cast(wide), ndigits=digits, round_mode=mode)
+        return part.cast(wanted)
 
-    result = or_null(rescale, target, len(array), array)
-    return result if target == wanted else _to_integer(result, wanted)
+    return or_null(rescale, wanted, len(array), array)
 
 
 def _to_float(array: pa.Array) -> pa.Array:
@@ -177,7 +187,8 @@ def _from_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_floating(wanted):
         shaped = _unsigned(_only(text, f"{_NUMBER}|{_SPECIAL}"))
         return cast(or_null(lambda a: a.cast(pa.float64()), pa.float64(), rows, shaped), wanted, rows)
-    wide = pa.decimal128(MAX_DECIMAL_DIGITS, MAX_DECIMAL_DIGITS - (wanted.precision - wanted.scale))
+    room = MAX_DECIMAL_DIGITS - (wanted.precision - wanted.scale) - 1  # one digit may be carried over
+    wide = pa.decimal128(MAX_DECIMAL_DIGITS, max(room, wanted.scale))
     return cast(or_null(lambda a: a.cast(wide), wide, rows, _unsigned(_only(text, _NUMBER))), wanted, rows)
 
 

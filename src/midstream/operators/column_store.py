@@ -135,7 +135,11 @@ class ColumnStore:
 
     def export(self) -> Arrays:
         """Return the values as arrays that `load` takes back."""
-        held = {"offsets": self.offsets.view(), "data": self.data.view()} if self._bytes else {"values": self.values.view()}
+        held = (
+            {"offsets": self.offsets.view(), "data": self.data.view()}
+            if self._bytes
+            else {"values": self.values.view()}
+        )
         if self._bytes:
             held["offsets"] = held["offsets"] - self.data.base
         if self._nulls:

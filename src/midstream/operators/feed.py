@@ -1,6 +1,6 @@
 """Feed: make the results of one join the input of the next, by looking up keys and comparison values.
 
-    results of a join ──▶ look up codes by row number ──▶ drop rows with a null ──▶ batch for the join above
+results of a join ──▶ look up codes by row number ──▶ drop rows with a null ──▶ batch for the join above
 """
 
 from dataclasses import dataclass

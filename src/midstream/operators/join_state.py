@@ -27,9 +27,7 @@ class JoinInputState:
     Invariant: entries are in order of their latest row; every live entry the coverage speaks of is present once.
     """
 
-    def __init__(
-        self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]
-    ) -> None:
+    def __init__(self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]) -> None:
         self.components = components
         self.in_order = in_order
         self.slots = np.array(lines if max(lines) >= 0 else (), np.int64)

@@ -1,6 +1,6 @@
 """Pipeline: one bucket's operators and their states, from arriving rows to results in max order.
 
-    arrivals ──▶ scans ──▶ joins, inputs before outputs ──▶ ties in FROM order ──▶ project ──▶ results
+arrivals ──▶ scans ──▶ joins, inputs before outputs ──▶ ties in FROM order ──▶ project ──▶ results
 """
 
 from collections.abc import Callable
@@ -79,10 +79,10 @@ class Pipeline:
 
     def size(self) -> StateSize:
         """Return what the states hold now, rows whose end has not been noticed yet included."""
-        held = [s for step in self.steps for s in (step.join.left, step.join.right)]
-        tuples = sum(s.count for s in held)
-        nbytes = sum(s.nbytes for s in held) + sum(s.join.index.nbytes for s in self.steps) + self.evictions.nbytes + sum(s.nbytes for s in self.scans.values())
-        return StateSize(tuples, nbytes)
+        states = [s for step in self.steps for s in (step.join.left, step.join.right)]
+        indexes = [step.join.index for step in self.steps]
+        held = sum(s.nbytes for s in states) + sum(i.nbytes for i in indexes) + self.evictions.nbytes
+        return StateSize(sum(s.count for s in states), held + sum(s.nbytes for s in self.scans.values()))
 
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, ordered: bool = False) -> Results:
         """Take in the rows of one slice and return the results they complete.

@@ -1,6 +1,6 @@
 """Row store: the rows of one source that can still take part in results, by row number.
 
-    arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes ──▶ taken when a result needs them
+arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes ──▶ taken when a result needs them
 """
 
 from typing import Any
@@ -91,7 +91,11 @@ class RowStore:
 
     def export(self) -> Arrays:
         """Return the rows as arrays that `load` takes back."""
-        out: Arrays = {"base": np.array([self.base]), "times": self.times.view().copy(), "seqs": self.seqs.view().copy()}
+        out: Arrays = {
+            "base": np.array([self.base]),
+            "times": self.times.view().copy(),
+            "seqs": self.seqs.view().copy(),
+        }
         for name, store in self.columns.items():
             out |= {f"column.{name}.{part}": array for part, array in store.export().items()}
         for k, tape in enumerate(self.codes):
@@ -108,7 +112,11 @@ class RowStore:
         self.seqs.reset(arrays["seqs"], base)
         for name, store in self.columns.items():
             prefix = f"column.{name}."
-            parts = {part: arrays[prefix + part] for part in ("offsets", "data", "values", "valid") if prefix + part in arrays}
+            parts = {
+                part: arrays[prefix + part]
+                for part in ("offsets", "data", "values", "valid")
+                if prefix + part in arrays
+            }
             store.load(parts, base)
         for k, tape in enumerate(self.codes):
             tape.reset(arrays[f"code.{k}"], base)

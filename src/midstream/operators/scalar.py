@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.model.types import INTERVAL, TIMESTAMP
-from midstream.operators.cast import scaled, unscaled
+from midstream.operators.cast import round_decimal, scaled, unscaled
 from midstream.operators.compare import less
 from midstream.operators.datum import Datum, null_mask, null_where, or_null, per_constant, rebuild, spread, values
 from midstream.operators.text import TEXT
@@ -73,25 +73,32 @@ def _remainder(t: pa.DataType, rows: int, a: Datum, b: Datum) -> Datum:
 
 def _round(t: pa.DataType, rows: int, a: Datum, digits: Datum | None = None) -> Datum:
     digits = pa.scalar(0, pa.int64()) if digits is None else digits
+    after, before = _digits(t)
 
     def to_digits(part: pa.Array, n: int) -> pa.Array:
-        if n >= (t.scale if pa.types.is_decimal(t) else 0 if pa.types.is_integer(t) else 309):
+        if n < -before:
+            return pc.if_else(pc.is_valid(part), pa.scalar(0, t), pa.scalar(None, t))
+        if pa.types.is_decimal(t):
+            return round_decimal(part, n, t)
+        if n >= after:
             return part
-        whole = t.precision - t.scale if pa.types.is_decimal(t) else 19 if pa.types.is_integer(t) else 309
-        if n < -whole:
-            return pc.multiply(part, pa.scalar(0, t)).cast(t) if not pa.types.is_decimal(t) else _zeros(part)
         return or_null(lambda x: pc.round(x, ndigits=n, round_mode="half_towards_infinity"), t, len(part), part)
 
     return per_constant(to_digits, t, rows, a, [digits])
 
 
-def _zeros(part: pa.Array) -> pa.Array:
-    return pc.if_else(pc.is_valid(part), pa.scalar(decimal.Decimal(0), part.type), part)
+def _digits(t: pa.DataType) -> tuple[int, int]:
+    """Return how many digits a number may have after and before the point."""
+    if pa.types.is_decimal(t):
+        return t.scale, t.precision - t.scale
+    return (0, 19) if pa.types.is_integer(t) else (309, 309)
 
 
-def _whole(kernel: Callable[[Datum], Datum]) -> Scalar:
+def _whole(kernel: Callable[[Datum], Datum], mode: str) -> Scalar:
     def compute(t: pa.DataType, rows: int, a: Datum) -> Datum:
-        return a if pa.types.is_integer(t) else or_null(kernel, t, rows, a)
+        if pa.types.is_decimal(t):
+            return round_decimal(a, 0, t, mode)
+        return a if pa.types.is_integer(t) else kernel(a)
 
     return compute
 
@@ -177,8 +184,8 @@ SCALAR: dict[str, Scalar] = {
     "abs": lambda t, rows, a: or_null(pc.abs_checked, t, rows, a),
     "sign": _sign,
     "round": _round,
-    "floor": _whole(pc.floor),
-    "ceil": _whole(pc.ceil),
+    "floor": _whole(pc.floor, "down"),
+    "ceil": _whole(pc.ceil, "up"),
     "sqrt": _defined(pc.sqrt, lambda a: pc.less(a, 0.0)),
     "exp": lambda t, rows, a: pc.exp(a),
     "ln": _defined(pc.ln, _not_positive),

@@ -98,9 +98,7 @@ class PartitionedRowsWindowState:
         """Take in rows and return, for each, the row it pushes out, or -1."""
         self._reserve(len(rows))
         queue_of, self.queue_count = find_queues(keys, self.keys, self.heads, self.queue_count)
-        pushed, self.node_count = push_partitioned(
-            queue_of, self.queues, self.nodes, self.node_count, rows, self.size
-        )
+        pushed, self.node_count = push_partitioned(queue_of, self.queues, self.nodes, self.node_count, rows, self.size)
         return pushed
 
     def _reserve(self, count: int) -> None:

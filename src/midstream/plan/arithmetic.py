@@ -88,9 +88,10 @@ def plain(name: str, args: tuple[Expr, ...]) -> Expr:
 def rounded(name: str, args: tuple[Expr, ...]) -> Expr:
     """Type rounding: a decimal keeps its scale and gains the digit that rounding up may need."""
     value = settle(args[0])
+    if pa.types.is_decimal(value.type):
+        digits = min(value.type.precision + 1, MAX_DECIMAL_DIGITS)
+        return Call(name, (value, *args[1:]), pa.decimal128(digits, value.type.scale))
     wanted = _plain_type(value.type)
-    if pa.types.is_decimal(wanted):
-        wanted = pa.decimal128(min(wanted.precision + 1, MAX_DECIMAL_DIGITS), wanted.scale)
     return Call(name, (convert(value, wanted), *args[1:]), wanted)
 
 

@@ -196,7 +196,7 @@ def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     (True, False)
     """
     if given == wanted or pa.types.is_null(given):
-        return wanted != INTERVAL
+        return bool(wanted != INTERVAL)
     if INTERVAL in (given, wanted):
         return False
     if pa.types.is_string(given) or pa.types.is_string(wanted):

@@ -83,7 +83,7 @@ def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoi
     residuals = [r for r in predicates.residuals if _first_possible(r, lefts, rights)]
     if method == "hash" and not keys:
         raise PlanError(
-            f"join = \"hash\" needs an equality between ({' '.join(left.aliases)}) and ({' '.join(right.aliases)}), "
+            f'join = "hash" needs an equality between ({" ".join(left.aliases)}) and ({" ".join(right.aliases)}), '
             "and there is none"
         )
     chosen: JoinMethod = "nested-loop" if method == "nested-loop" or not keys else "hash"

@@ -1,8 +1,8 @@
 """How a query's work is split over buckets so that each result appears in exactly one of them.
 
-    an equality class      -> its streams are hashed by it, all others go to every bucket
-    no equality            -> the first stream is dealt out by row, all others go to every bucket
-    a global ROWS window   -> one bucket
+an equality class      -> its streams are hashed by it, all others go to every bucket
+no equality            -> the first stream is dealt out by row, all others go to every bucket
+a global ROWS window   -> one bucket
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """What a query's conjuncts are good for: filters, equality classes, comparisons, and the rest.
 
-    conjunct reading one source            -> filter of that source
-    f(a) = g(b)                            -> member of an equality class (transitive, so any join order has its keys)
-    f(a) < g(b), <=, >, >=, <>             -> comparison, checked inside the join kernels
-    anything else over several sources     -> residual, checked on the rows that are left
+conjunct reading one source            -> filter of that source
+f(a) = g(b)                            -> member of an equality class (transitive, so any join order has its keys)
+f(a) < g(b), <=, >, >=, <>             -> comparison, checked inside the join kernels
+anything else over several sources     -> residual, checked on the rows that are left
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """The engine: declare streams, ask queries, run them.
 
-    engine = Engine()
-    engine.stream("orders", table, time="ts")
-    run = engine.query("SELECT ...").start()
+engine = Engine()
+engine.stream("orders", table, time="ts")
+run = engine.query("SELECT ...").start()
 """
 
 from collections.abc import Callable

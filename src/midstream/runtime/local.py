@@ -1,6 +1,6 @@
 """The local runtime: one process, any number of buckets, the same results as one row at a time.
 
-    streams' rows ──▶ sequence numbers ──▶ slices ──▶ buckets' pipelines ──▶ max order ──▶ results
+streams' rows ──▶ sequence numbers ──▶ slices ──▶ buckets' pipelines ──▶ max order ──▶ results
 """
 
 from collections.abc import Iterator

@@ -70,9 +70,7 @@ class Loop:
             readers[name] = StreamReader(stream, columns, _for(name, on_late))
         return readers
 
-    def _batch(
-        self, runtime: LocalRuntime, rows: dict[str, StreamRows], end: int, sink: Sink
-    ) -> BatchReport | None:
+    def _batch(self, runtime: LocalRuntime, rows: dict[str, StreamRows], end: int, sink: Sink) -> BatchReport | None:
         rows_in = sum(len(r.times) for r in rows.values())
         if not rows_in:
             return None
@@ -96,9 +94,7 @@ class Loop:
         )
 
 
-def _for(
-    name: str, on_late: Callable[[str, StreamRows], None] | None
-) -> Callable[[StreamRows], None] | None:
+def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callable[[StreamRows], None] | None:
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
-from midstream.model.errors import SinkError
+from midstream.model.errors import PlanError, SinkError
 from midstream.optimize.order_joins import order_joins
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
@@ -16,14 +16,19 @@ from midstream.plan.tree import parse_tree
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
-from midstream.runtime.scenario import Scenario
+from midstream.runtime.scenario import JOINS, Scenario
 from midstream.runtime.sinks import FileSink, PendingFile, TableSink
 from midstream.runtime.sources import RecordedStream, open_recorded
 
 
 def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
     """Plan a query with the given join order, or a chosen one."""
-    order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
+    if join not in JOINS:
+        raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
+    try:
+        order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
+    except RecursionError:
+        raise PlanError("the plan is nested too deeply") from None
     return Plan(query, order, cast(MethodChoice, join))
 
 

@@ -150,8 +150,10 @@ class _Reader:
 
     def _text(self, table: dict[str, Any], key: str, place: str) -> str:
         value = table.get(key)
+        if value is None:
+            self._refuse(f'{place} needs {key} = "..."')
         if not isinstance(value, str):
-            self._refuse(f"{place} needs {key} = \"...\"" if value is None else f"{place} {key} must be text, not {value!r}")
+            self._refuse(f"{place} {key} must be text, not {value!r}")
         return str(value)
 
     def _path(self, table: dict[str, Any], key: str, place: str) -> Path:

@@ -32,7 +32,11 @@ class Chunk:
 class RecordedStream:
     """A stream that has ended: its schema, its length, and its rows as often as asked."""
 
-    def __init__(self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", lateness_us: int = 0) -> None:
+    def __init__(
+        self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", lateness_us: int = 0
+    ) -> None:
+        if lateness_us < 0:
+            raise SourceError(f"stream '{schema.name}': lateness cannot be negative: {lateness_us} microseconds")
         self.schema = schema
         self.rows = rows
         self.lateness_us = lateness_us
@@ -75,8 +79,8 @@ class RecordedStream:
             times = np.array(micros.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
         except pa.ArrowException as error:
             raise SourceError(
-                f"stream '{self.schema.name}': a time in column '{self.schema.time}' cannot be counted in microseconds: "
-                f"{first_line(error)}"
+                f"stream '{self.schema.name}': a time in column '{self.schema.time}' cannot be counted in "
+                f"microseconds: {first_line(error)}"
             ) from error
         outside = (times >= TIME_LIMIT_US) | (times <= -TIME_LIMIT_US)
         if outside.any():
@@ -109,6 +113,9 @@ def open_recorded(name: str, path: Path, time: str, lateness_us: int = 0) -> Rec
         raise SourceError(f"stream '{name}': there is no file {path}")
     if path.suffix.lower() == ".csv":
         table = _read_csv(name, path)
+        if not table.num_rows and time in table.column_names:  # types are in rows, and here are none
+            place = table.column_names.index(time)
+            table = table.set_column(place, time, pa.array([], pa.int64()))
         return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, lateness_us)
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise SourceError(f"stream '{name}': {path.name} is neither .parquet nor .csv")

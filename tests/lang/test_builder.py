@@ -1,0 +1,127 @@
+"""The builder and SQL text give equal queries."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from lang.streams import CATALOG
+
+from midstream.lang.builder import Expression, QueryBuilder, col, fn, lit, stream, when
+from midstream.lang.sql import parse_query
+from midstream.model.errors import MidstreamError, SqlError
+
+ORDERS = stream("orders", "a")
+
+
+def test_a_join_is_the_query_of_its_sql() -> None:
+    query = (
+        stream("orders", "a")
+        .range("10 seconds")
+        .join(stream("prices").rows(100, partition_by=["k"]).alias("b"), on=col("a.k") == col("b.k"))
+        .where(col("b.price") > 10, col("a.x").between(1, 5) | col("b.Unit").like("x%"))
+        .select("a.k", col("b.price") * 2, total=col("a.x") + 1)
+    )
+    text = """
+        SELECT a.k, b.price * 2, a.x + 1 AS total
+        FROM orders [RANGE 10 SECONDS] a JOIN prices [ROWS 100 PARTITION BY k] b ON a.k = b.k
+        WHERE b.price > 10 AND (a.x BETWEEN 1 AND 5 OR b.Unit LIKE 'x%')
+    """
+    assert query.bind(CATALOG) == parse_query(text, CATALOG)
+    assert hash(query.bind(CATALOG)) == hash(parse_query(text, CATALOG))
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (ORDERS, "SELECT * FROM orders_ a"),
+        (ORDERS.select("*"), "SELECT * FROM orders_ a"),
+        (ORDERS.select("a.*"), "SELECT a.* FROM orders_ a"),
+        (ORDERS.select("k", "a.x", "k"), "SELECT k, a.x, k FROM orders_ a"),
+        (ORDERS.select(col("x").as_("y"), z="k"), "SELECT x AS y, k AS z FROM orders_ a"),
+        (ORDERS.select("k").rows(5), "SELECT k FROM orders_ [ROWS 5] a"),
+        (ORDERS.range(1500).select("k"), "SELECT k FROM orders_ [RANGE 1500 us] a"),
+        (ORDERS.range(dt.timedelta(minutes=2)).select("k"), "SELECT k FROM orders_ [RANGE 2 MINUTES] a"),
+        (stream("stock").rows(1).join(stream("prices").rows(2)).select("qty"),
+         "SELECT qty FROM stock [ROWS 1], prices [ROWS 2]"),
+    ],
+)  # fmt: skip
+def test_queries(built: QueryBuilder, text: str) -> None:
+    without_tags = [s for s in CATALOG if s.name != "orders"]
+    orders = next(s for s in CATALOG if s.name == "orders")
+    plain = type(orders)("orders", orders.columns.remove(orders.columns.get_field_index("tags")), "ts")
+    catalog = [plain, *without_tags]
+    assert built.bind(catalog) == parse_query(text.replace("orders_", "orders"), catalog)
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (col("x") + 1, "x + 1"),
+        ((col("x") + 1) * 2, "(x + 1) * 2"),
+        (col("x") + col("k") * 2, "x + k * 2"),
+        (1 - (col("x") - 1), "1 - (x - 1)"),
+        (1 + col("x") - 1, "1 + x - 1"),
+        (2 * col("x") / 3, "2 * x / 3"),
+        (1 / col("x"), "1 / x"),
+        (col("x") % 5 // 2, "x % 5 // 2"),
+        (-col("x"), "-x"),
+        (-(col("x") + 1), "-(x + 1)"),
+        (lit(-5) + col("x"), "-5 + x"),
+        (col("amount") * Decimal("1.10"), "amount * 1.10"),
+        (col("x") * 1.5, "x * 1.5"),
+        (col("x") * 1e300, "x * 1e+300"),
+        (col("x") * -2, "x * -2"),
+        ((col("x") > 1) & ~(col("s") == "it's"), "x > 1 AND NOT s = 'it''s'"),
+        ((col("x") >= 1) & ((col("x") < 5) | (col("x") != 9)), "x >= 1 AND (x < 5 OR x <> 9)"),
+        ((col("x") > 1) | (col("x") <= 5) & col("open"), "x > 1 OR x <= 5 AND open"),
+        ((col("x") > 1) == col("open"), "(x > 1) = open"),
+        (col("x").isin(1, 2, 3), "x IN (1, 2, 3)"),
+        (~col("x").isin([1, 2]), "NOT x IN (1, 2)"),
+        (col("s").is_null() | col("s").is_not_null(), "s IS NULL OR NOT s IS NULL"),
+        (col("s").ilike("A_"), "s ILIKE 'A_'"),
+        (col("s").concat("x"), "s || 'x'"),
+        (col("x").between(col("k") + 1, 9), "x BETWEEN k + 1 AND 9"),
+        (col("x").cast("double"), "CAST(x AS DOUBLE)"),
+        (col("x").cast("decimal(5, 2)") + 1, "CAST(x AS DECIMAL(5, 2)) + 1"),
+        (fn.lower(col("s")), "LOWER(s)"),
+        (fn("round", col("x"), 1), "ROUND(x, 1)"),
+        (fn.if_(col("open"), 1, None), "IF(open, 1, NULL)"),
+        (fn.coalesce(col("s"), "none"), "COALESCE(s, 'none')"),
+        (when(col("x") > 0, "up").when(col("x") < 0, "down").otherwise("flat"),
+         "CASE WHEN x > 0 THEN 'up' WHEN x < 0 THEN 'down' ELSE 'flat' END"),
+        (when(col("x") > 0, 1).end(), "CASE WHEN x > 0 THEN 1 END"),
+        (col("day") > dt.date(2024, 1, 2), "day > CAST('2024-01-02' AS DATE)"),
+        (col("ts") > dt.datetime(2024, 1, 2, 3), "ts > CAST('2024-01-02 03:00:00' AS TIMESTAMP)"),
+        (col("ts") + dt.timedelta(seconds=1), "ts + INTERVAL '1000000' MICROSECONDS"),
+        (lit(True), "TRUE"),
+    ],
+)  # fmt: skip
+def test_expressions(built: Expression, text: str) -> None:
+    wanted = parse_query(f"SELECT {text} FROM orders", CATALOG)
+    assert stream("orders").select(built).bind(CATALOG) == wanted
+    assert wanted.outputs[0].name == text
+
+
+def test_steps_leave_the_builder_alone() -> None:
+    start = stream("stock").rows(5)
+    start.where(col("k") > 1).select("qty").alias("other").range("1 second")
+    assert str(start.select("k").bind(CATALOG)) == "SELECT stock.k\nFROM stock [ROWS 5]"
+
+
+def test_errors_have_no_place() -> None:
+    with pytest.raises(SqlError) as error:
+        stream("stock").select("qyt").bind(CATALOG)
+    assert str(error.value) == "there is no column 'qyt'; the columns are ts, k, qty; did you mean 'qty'?"
+    with pytest.raises(SqlError, match=r"^a window cannot be negative: \[ROWS -1\]$"):
+        stream("stock").rows(-1).select("k").bind(CATALOG)
+
+
+def test_python_mistakes_are_told() -> None:
+    with pytest.raises(MidstreamError, match="combine conditions with &"):
+        bool(col("a") == 1)
+    with pytest.raises(MidstreamError, match="cannot hold the Python value"):
+        lit(object())
+    with pytest.raises(MidstreamError, match=r"there is no type .quux"):
+        col("x").cast("quux(")
+    with pytest.raises(MidstreamError, match="is not a duration"):
+        stream("stock").range("5 parsecs")
