@@ -134,7 +134,7 @@ def grow(rng: random.Random, name: str, pool: list[Expr]) -> Expr:
         args = [COLUMNS[1]]  # within the years DuckDB knows
     if name in ("+", "-") and any(pa.types.is_date(a.type) for a in args):
         args = [literal(rng.randint(-9, 9)) if pa.types.is_integer(a.type) else a for a in args]
-    if name == "*" and all(pa.types.is_decimal(a.type) for a in args):
+    if name == "*" and pa.types.is_decimal(resolve(name, args).type):
         raise PlanError("DuckDB counts the digits of a product otherwise")
     if name in ("like", "ilike") and count == 3:
         args[2] = literal("!")

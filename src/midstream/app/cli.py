@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from midstream.app import bench as benches
-from midstream.app.show import print_comparison, print_report, print_rows, progress_of
+from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of
 from midstream.model.errors import MidstreamError
 from midstream.runtime.replay import make_plan, prepare, replay
 from midstream.runtime.scenario import read_scenario
@@ -36,7 +36,7 @@ def replay_command(
 ) -> None:
     """Run a query over recorded streams and say what happened.
 
-    Without `--out` the first results are printed. Output, report and late rows appear together when the run has
+    The first results are printed. Output, report and late rows appear together when the run has
     succeeded; after an error nothing is written.
 
     Example: `midstream replay scenario.toml --out out.parquet --report report.json`
@@ -47,8 +47,7 @@ def replay_command(
     if quiet:
         return
     console = Console()
-    if rows is not None:
-        print_rows(console, rows)
+    print_rows(console, told.rows_out, rows if rows is not None else first_rows(out))
     print_report(console, rehearsal.plan, told, [p for p in (out, report, late) if p is not None])
 
 

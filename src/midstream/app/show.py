@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -39,14 +42,32 @@ def progress_of(rows: int, quiet: bool) -> Iterator[Callable[[int], None] | None
         yield lambda taken: bar.advance(task, taken)
 
 
-def print_rows(console: Console, rows: pa.Table) -> None:
+def first_rows(path: Path | None) -> pa.Table:
+    """Read the first rows of an output file back."""
+    if path is None:
+        return pa.table({})
+    if path.suffix.lower() == ".csv":
+        return pa.csv.read_csv(path)
+    with pq.ParquetFile(path) as file:
+        return pa.Table.from_batches(islice(file.iter_batches(SHOWN_ROWS), 1), file.schema_arrow)
+
+
+def print_rows(console: Console, total: int, rows: pa.Table) -> None:
     """Print the first rows of a table."""
-    table = Table(title=f"{min(rows.num_rows, SHOWN_ROWS)} of {rows.num_rows} rows", title_justify="left")
-    for name in rows.column_names:
+    title = f"The first {min(total, SHOWN_ROWS)} of {total:,} results"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    shown = [name for name in rows.column_names if name != "_version"]
+    for name in shown:
         table.add_column(name, overflow="fold")
-    for row in rows.slice(0, SHOWN_ROWS).to_pylist():
-        table.add_row(*("NULL" if v is None else str(v) for v in row.values()))
+    for row in rows.select(shown).slice(0, SHOWN_ROWS).to_pylist():
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
     console.print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return format_instant(value) if name == "_time" else str(value)
 
 
 def print_report(console: Console, plan: Plan, report: Report, files: list[Path]) -> None:

@@ -73,25 +73,31 @@ def _remainder(t: pa.DataType, rows: int, a: Datum, b: Datum) -> Datum:
 
 def _round(t: pa.DataType, rows: int, a: Datum, digits: Datum | None = None) -> Datum:
     digits = pa.scalar(0, pa.int64()) if digits is None else digits
-    after, before = _digits(t)
 
     def to_digits(part: pa.Array, n: int) -> pa.Array:
-        if n < -before:
+        if n < -_whole_digits(t):
             return pc.if_else(pc.is_valid(part), pa.scalar(0, t), pa.scalar(None, t))
         if pa.types.is_decimal(t):
             return round_decimal(part, n, t)
-        if n >= after:
+        if pa.types.is_integer(t) and n >= 0:
             return part
-        return or_null(lambda x: pc.round(x, ndigits=n, round_mode="half_towards_infinity"), t, len(part), part)
+        # From 2^53 on doubles have no digits after the point, and scaling them up would overflow.
+        kept = pc.and_(pc.greater_equal(pc.abs(part), 2.0**53), n > 0) if pa.types.is_floating(t) else pa.scalar(False)
+        rounded = or_null(_half_up(min(n, 300)), t, len(part), null_where(kept, part))
+        return pc.if_else(kept, part, rounded)
 
     return per_constant(to_digits, t, rows, a, [digits])
 
 
-def _digits(t: pa.DataType) -> tuple[int, int]:
-    """Return how many digits a number may have after and before the point."""
+def _half_up(digits: int) -> Callable[[Datum], Datum]:
+    return lambda x: pc.round(x, ndigits=digits, round_mode="half_towards_infinity")
+
+
+def _whole_digits(t: pa.DataType) -> int:
+    """Return how many digits a number may have before the point."""
     if pa.types.is_decimal(t):
-        return t.scale, t.precision - t.scale
-    return (0, 19) if pa.types.is_integer(t) else (309, 309)
+        return int(t.precision - t.scale)
+    return 19 if pa.types.is_integer(t) else 309
 
 
 def _whole(kernel: Callable[[Datum], Datum], mode: str) -> Scalar:

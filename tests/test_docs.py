@@ -1,0 +1,80 @@
+"""Documentation that is not executed is presumed wrong: run the examples of the README and of docs/."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from midstream.app.cli import app
+from midstream.lang.sql import parse_query
+from midstream.model.stream import StreamSchema
+from midstream.runtime.scenario import read_scenario
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def pages_with(language: str) -> list[Path]:
+    return [p for p in PAGES if blocks(p, language)]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=name)
+def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, name(page), "exec"), shared)
+
+
+@pytest.mark.parametrize("page", pages_with("sql"), ids=name)
+def test_sql_examples_bind(page: Path) -> None:
+    columns = [("ts", pa.int64()), ("k", pa.int64()), ("qty", pa.int64()), ("price", pa.float64()), ("label", pa.string())]
+    catalog = [StreamSchema(stream, pa.schema(columns), "ts") for stream in ("orders", "prices", "stock")]
+    for block in blocks(page, "sql"):
+        assert parse_query(block, catalog).outputs
+
+
+@pytest.mark.parametrize("page", pages_with("toml"), ids=name)
+def test_scenario_examples_are_accepted(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT a.k FROM a")
+    for block in blocks(page, "toml"):
+        file = tmp_path / "scenario.toml"
+        file.write_text(block)
+        assert read_scenario(file).streams
+
+
+@pytest.mark.parametrize("page", pages_with("console"), ids=name)
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for block in blocks(page, "console"):
+        for line in block.splitlines():
+            words = shlex.split(line.removeprefix("$ "))
+            assert words[0] == "midstream"
+            assert app(words[1:], standalone_mode=False) in (None, 0)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_word_of_the_report_is_documented() -> None:
+    from midstream.runtime.report import BatchReport, Report
+
+    text = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
+    for key in (*BatchReport.__dataclass_fields__, *Report.__dataclass_fields__):
+        assert f"`{key}`" in text or key == "runtime", key
