@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,9 @@ from benchmarks.workload import Workload
 from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.local import LocalRuntime
 
+Progress = Callable[[int, int], None]
+"""Told how many seconds of event time are done, and how many there are."""
+
 
 def on_one_core() -> None:
     """Keep this process, and Arrow's own threads, to one core."""
@@ -18,7 +22,7 @@ def on_one_core() -> None:
     pa.set_cpu_count(1)
 
 
-def measure(workload: Workload, seconds: int, seed: int) -> dict[str, Any]:
+def measure(workload: Workload, seconds: int, seed: int, progress: Progress) -> dict[str, Any]:
     """Run two windows of warm-up and then `seconds` of event time; return the figures of the latter.
 
     `rows_per_s` counts input rows and includes numbering, joins, and the output as Arrow columns. `peak_bytes` is the
@@ -35,6 +39,7 @@ def measure(workload: Workload, seconds: int, seed: int) -> dict[str, Any]:
         started = time.perf_counter()
         found = sum(len(results) for results in runtime.on_rows(rows))
         wall = time.perf_counter() - started
+        progress(second + 1, warm_up + seconds)
         memory.look(runtime, rows, (second + 1) * 1_000_000)
         if second >= warm_up:
             spent += wall

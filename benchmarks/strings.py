@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from benchmarks.measure import measure
+from benchmarks.measure import Progress, measure
 from benchmarks.workload import Workload, equi_join
 
 
-def run(seconds: float | None, seed: int) -> dict[str, Any]:
+def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
     """Return the figures of the run."""
-    return measure(Workload(4, equi_join(4), key_type="string"), int(seconds or 40), seed)
+    return measure(Workload(4, equi_join(4), key_type="string"), int(seconds or 40), seed, progress)

@@ -5,13 +5,13 @@
 
 from typing import Any
 
-from benchmarks.measure import measure
+from benchmarks.measure import Progress, measure
 from benchmarks.workload import Workload, equi_join
 
 
-def run(seconds: float | None, seed: int) -> dict[str, Any]:
+def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
     """Return the figures of the large windows, and those of the small ones under `small`."""
     span = int(seconds or 40)
-    small = measure(Workload(4, equi_join(4)), span, seed)
-    large = measure(Workload(4, equi_join(4, 100), window_s=100, keys=1_000_000), span, seed)
+    small = measure(Workload(4, equi_join(4)), span, seed, progress)
+    large = measure(Workload(4, equi_join(4, 100), window_s=100, keys=1_000_000), span, seed, progress)
     return {**large, "cost_ratio": small["rows_per_s"] / large["rows_per_s"], "small": small}

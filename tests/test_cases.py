@@ -15,8 +15,8 @@
     [output]                      the output file, row by row
     [late]                        optional: the rows set aside
 
-Every script also runs at batch widths of 1 ms and 60 s and with 1 and 2 buckets, always with the same output. To rewrite
-the expectations of all scripts, and then read the diff:
+Every script also runs at batch widths of 1 ms and 60 s and with 1 and 2 buckets, always with the same output. To
+rewrite the expectations of all scripts, and then read the diff:
 
     REWRITE_CASES=1 .venv/bin/python -m pytest tests/test_cases.py
 """

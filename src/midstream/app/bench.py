@@ -4,6 +4,7 @@ import ast
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def available() -> dict[str, str]:
     return found
 
 
-def run(name: str, seconds: float | None, seed: int, out: Path | None) -> dict[str, Any]:
+def run(
+    name: str, seconds: float | None, seed: int, out: Path | None, progress: Callable[[int, int], None]
+) -> dict[str, Any]:
     """Run a benchmark and return its figures; write them as JSON when asked."""
     if name not in available():
         raise MidstreamError(f"there is no benchmark '{name}'; there are {', '.join(available())}")
@@ -43,7 +46,7 @@ def run(name: str, seconds: float | None, seed: int, out: Path | None) -> dict[s
         if str(folder().parent) not in sys.path:
             sys.path.insert(0, str(folder().parent))
         module = importlib.import_module(f"benchmarks.{name}")
-        result: dict[str, Any] = {"name": name, **module.run(seconds=seconds, seed=seed)}
+        result: dict[str, Any] = {"name": name, **module.run(seconds=seconds, seed=seed, progress=progress)}
         if file is not None:
             file.pending.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             file.commit()

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from midstream.app import bench as benches
-from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of
+from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
 from midstream.runtime.replay import make_plan, prepare, replay
 from midstream.runtime.scenario import read_scenario
@@ -42,11 +41,11 @@ def replay_command(
     Example: `midstream replay scenario.toml --out out.parquet --report report.json`
     """
     rehearsal = prepare(read_scenario(scenario))
-    with progress_of(rehearsal.rows, quiet) as progress:
-        told, rows = replay(rehearsal, out, report, late, progress)
+    with progress_of("replay", "rows", quiet) as progress:
+        told, rows = replay(rehearsal, out, report, late, lambda done: progress(done, rehearsal.rows))
     if quiet:
         return
-    console = Console()
+    console = wide_console()
     print_rows(console, told.rows_out, rows if rows is not None else first_rows(out))
     print_report(console, rehearsal.plan, told, [p for p in (out, report, late) if p is not None])
 
@@ -98,7 +97,8 @@ def bench_command(
         for known, about in benches.available().items():
             print(f"{known:12} {about}")
         return
-    result = benches.run(name, seconds, seed, out)
+    with progress_of("bench", "s of event time", quiet=False) as progress:
+        result = benches.run(name, seconds, seed, out, progress)
     print(json.dumps(result, indent=1) if out is None else benches.summary(result))
 
 
@@ -111,7 +111,7 @@ def compare_command(
 
     Example: `midstream compare before.json after.json`
     """
-    print_comparison(Console(), benches.read(before), benches.read(after))
+    print_comparison(wide_console(), benches.read(before), benches.read(after))
 
 
 def _two(files: list[Path]) -> tuple[Path, Path]:

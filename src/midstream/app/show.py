@@ -23,23 +23,28 @@ SHOWN_ROWS = 10
 BARS = " ▁▂▃▄▅▆▇█"
 
 
+def wide_console() -> Console:
+    """Return a console as wide as the terminal, or wide enough for tables when there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=110)
+
+
 @contextmanager
-def progress_of(rows: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show a bar of rows taken in while a person is watching, on stderr."""
+def progress_of(what: str, unit: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar of (done, total) on stderr while a person is watching."""
     if quiet or not sys.stderr.isatty():
-        yield None
+        yield lambda done, total: None
         return
     columns = (
-        TextColumn("replay"),
+        TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rows"),
+        TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("replay", total=rows)
-        yield lambda taken: bar.advance(task, taken)
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def first_rows(path: Path | None) -> pa.Table:

@@ -14,7 +14,7 @@ from midstream.runtime.sinks import Sink
 from midstream.runtime.sources import RecordedStream
 
 Progress = Callable[[int], None]
-"""Told after each micro-batch how many rows it took in."""
+"""Told after each micro-batch how many rows have been taken in."""
 
 
 def output_schema(plan: Plan) -> pa.Schema:
@@ -51,7 +51,7 @@ class Loop:
                 report.rows_in += batch.rows_in
                 report.rows_out += batch.rows_out
             if progress is not None:
-                progress(batch.rows_in if batch else 0)
+                progress(report.rows_in)
         report.late_by_stream = {name: reader.late for name, reader in readers.items()}
         report.late = sum(report.late_by_stream.values())
         report.wall_s = time.perf_counter() - started
