@@ -98,9 +98,7 @@ def show_rows(table: pa.Table) -> str:
     lines = [[f"{f.name}: {f.type}" for f in table.schema]]
     lines += [[show_cell(value) for value in row.values()] for row in table.to_pylist()]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    return "\n".join(" | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def show_cell(value: object) -> str:

@@ -102,6 +102,7 @@ def test_self_join() -> None:
         ("ts - ts < INTERVAL 5 SECONDS", ["((orders.ts - orders.ts) < INTERVAL 5 SECONDS)"]),
         ("ts > day + INTERVAL '1 hour 30 minutes'",
          ["(orders.ts > (CAST(orders.day AS TIMESTAMP) + INTERVAL 90 MINUTES))"]),
+        ("ts - ts > INTERVAL -5 SECONDS", ["((orders.ts - orders.ts) > INTERVAL -5 SECONDS)"]),
         ("amount > 10", ["(orders.amount > 10.00)"]),
         ("amount > 10.5", ["(orders.amount > 10.50)"]),
         ("amount > 10.555", ["(CAST(orders.amount AS DECIMAL(11, 3)) > 10.555)"]),

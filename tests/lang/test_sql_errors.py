@@ -1,6 +1,8 @@
 """Every mistake gets one sentence that names the thing and its place."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lang.streams import CATALOG
 
 from midstream.lang.sql import parse_query
@@ -19,7 +21,9 @@ from midstream.model.errors import SqlError
         ("SELECT k\nFROM stock WHERE (k = 1", "syntax error near '1': Expecting ) (line 2, column 23)"),
         ("SELECT k FROM stock WHERE s = 'abc", "syntax error: ' is opened here and never closed (line 1, column 31)"),
         ("SELECT 1 AS x", "the query reads no stream; FROM is missing"),
-        ("CREATE TABLE t (x INT)", "a query is a SELECT, but here is CREATE (line 1, column 14)"),
+        ("CREATE TABLE t (x INT)", "a query starts with SELECT, but here is 'CREATE' (line 1, column 1)"),
+        ("SHOW TABLES", "a query starts with SELECT, but here is 'SHOW' (line 1, column 1)"),
+        ("VALUES (1)", "a query is a SELECT, but here is VALUES (line 1, column 9)"),
         # Windows.
         ("SELECT k FROM stock [RANGE -5 SECONDS]",
          "a window cannot be negative: [RANGE -5 SECONDS] (line 1, column 28)"),
@@ -144,6 +148,28 @@ def test_no_streams() -> None:
 def test_depth_is_an_error_not_a_crash() -> None:
     with pytest.raises(SqlError, match="nested too deeply"):
         parse_query(f"SELECT k FROM stock WHERE {'(' * 5000}k = 1{')' * 5000}", CATALOG)
+
+
+WORDS = (
+    "SELECT FROM WHERE AND OR NOT a b k x s orders stock . , ( ) [ ] RANGE ROWS 10 SECONDS 1.5 'abc' = < + - * || LIKE"
+    " IN IS NULL BETWEEN CASE WHEN THEN ELSE END CAST AS INT DECIMAL(5,2) JOIN ON USING LEFT lower round extract year"
+    " interval day :: ; \" ' -- /* */ GROUP BY LIMIT UNION WITH VALUES PARTITION OVER SLIDE ? $1 { } => : ~ ^ ! é"
+)
+SENTENCE = "SELECT a.k , x + 1 AS y FROM orders [ RANGE 10 SECONDS ] a WHERE x > 1 AND s LIKE 'a%'"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_text_is_a_query_or_an_error(data: st.DataObject) -> None:
+    words = SENTENCE.split()
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        words[place : place + data.draw(st.integers(0, 1))] = [data.draw(st.sampled_from(WORDS.split()))]
+    try:
+        query = parse_query(" ".join(words), CATALOG)
+    except SqlError:
+        return
+    assert parse_query(str(query), CATALOG) == query
 
 
 def test_many_conjuncts_are_fine() -> None:

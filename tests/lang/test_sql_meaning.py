@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import math
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -86,11 +87,11 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def theirs() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET threads = 1; SET error_on_division_by_zero = false")
-    connection.register("r", ROWS)
-    return connection
+def theirs() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1; SET error_on_division_by_zero = false")
+        connection.register("r", ROWS)
+        yield connection
 
 
 @pytest.mark.parametrize("text", texts())

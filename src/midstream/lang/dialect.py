@@ -37,6 +37,7 @@ class MidstreamParser(DuckDBParser):
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse a text that may hold windows."""
+        refuse_statements(raw_tokens, sql)
         refuse_later_clauses(raw_tokens, sql)
         rest, windows = take_windows(raw_tokens, sql)
         trees = super().parse(rest, sql)
@@ -81,6 +82,13 @@ def give_windows(table: exp.Table, windows: dict[int, WindowClause], sql: str) -
             if WINDOW in table.meta:
                 raise error_at("a stream has one window, but here is a second", sql, clause.offset)
             table.meta[WINDOW] = clause
+
+
+def refuse_statements(tokens: Sequence[Token], sql: str) -> None:
+    """Refuse what does not start like a query, before sqlglot takes it for a command of some database."""
+    first = next((t for t in tokens if t.token_type not in (TokenType.SEMICOLON, TokenType.L_PAREN)), None)
+    if first is not None and first.text.upper() not in ("SELECT", "FROM", "WITH", "VALUES"):
+        raise error_at(f"a query starts with SELECT, but here is '{first.text}'", sql, first.start)
 
 
 def refuse_later_clauses(tokens: Sequence[Token], sql: str) -> None:

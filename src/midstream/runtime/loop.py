@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader, StreamRows
 from midstream.runtime.local import LocalRuntime
@@ -13,6 +14,7 @@ from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
 from midstream.runtime.sources import RecordedStream
 
+MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Told after each micro-batch how many rows have been taken in."""
 
@@ -30,6 +32,12 @@ class Loop:
     streams: Sequence[RecordedStream]
     batch_us: int
     buckets: int
+
+    def __post_init__(self) -> None:
+        if self.batch_us <= 0:
+            raise MidstreamError(f"a micro-batch must be longer than nothing, not {self.batch_us} microseconds")
+        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {self.buckets}")
 
     def run(
         self,
