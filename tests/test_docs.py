@@ -39,8 +39,9 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("page", pages_with("sql"), ids=name)
 def test_sql_examples_bind(page: Path) -> None:
-    columns = [("ts", pa.int64()), ("k", pa.int64()), ("qty", pa.int64()), ("price", pa.float64()), ("label", pa.string())]
-    catalog = [StreamSchema(stream, pa.schema(columns), "ts") for stream in ("orders", "prices", "stock")]
+    numbers = [(n, pa.int64()) for n in ("ts", "k", "qty")]
+    schema = pa.schema([*numbers, ("price", pa.float64()), ("label", pa.string())])
+    catalog = [StreamSchema(stream, schema, "ts") for stream in ("orders", "prices", "stock")]
     for block in blocks(page, "sql"):
         assert parse_query(block, catalog).outputs
 

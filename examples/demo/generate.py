@@ -26,7 +26,9 @@ def main() -> None:
     short = rng.random(ORDERS) < 0.03
     paid_cents = np.where(short, (cents * rng.random(ORDERS)).astype(np.int64), cents)
     method = rng.choice(["card", "bank", "wallet"], ORDERS, p=[0.6, 0.25, 0.15])
-    write("payments", paid_at[paid], {"order_id": order[paid], "amount": money(paid_cents[paid]), "method": method[paid]})
+    write(
+        "payments", paid_at[paid], {"order_id": order[paid], "amount": money(paid_cents[paid]), "method": method[paid]}
+    )
 
     shipped = paid & (rng.random(ORDERS) < 0.85)
     shipped_at = paid_at + rng.integers(1_000_000, 50_000_000, ORDERS)

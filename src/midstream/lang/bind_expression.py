@@ -124,6 +124,11 @@ class ExpressionBinder:
     def escape(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Like | exp.ILike):
             self.refuse("ESCAPE belongs behind LIKE or ILIKE", node)
+        if (
+            not (isinstance(node.expression, exp.Literal) and node.expression.is_string)
+            or len(node.expression.this) != 1
+        ):
+            self.refuse("ESCAPE takes one character, such as ESCAPE '!'", node)
         return self.like(node.this, node.expression)
 
     def case(self, node: exp.Expr) -> Expr:

@@ -62,6 +62,8 @@ def format_duration(width_us: int) -> str:
     >>> format_duration(90_000_000), format_duration(1_000_000), format_duration(1500)
     ('90 SECONDS', '1 SECOND', '1500 MICROSECONDS')
     """
+    if width_us == 0:
+        return "0 SECONDS"
     for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
         if width_us % _UNITS_US[unit] == 0:
             count = width_us // _UNITS_US[unit]

@@ -23,9 +23,8 @@ def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
         bits = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
         return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :]
     width = array.type.bit_width // 8
-    dtype: npt.DTypeLike = np.dtype("i8") if width == 16 else array.type.to_pandas_dtype()
-    if pa.types.is_temporal(array.type):
-        dtype = np.dtype(f"i{width}")
+    letter = "f" if pa.types.is_floating(array.type) else "u" if pa.types.is_unsigned_integer(array.type) else "i"
+    dtype = np.dtype("i8") if width == 16 else np.dtype(f"{letter}{width}")
     if not len(array):
         return np.empty((0, 2) if width == 16 else 0, dtype)
     flat = np.frombuffer(array.buffers()[1], dtype)

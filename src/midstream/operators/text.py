@@ -99,9 +99,9 @@ def _pad(before: bool) -> Callable[..., Any]:
     def fill(text: pa.Array, width: int, piece: str) -> pa.Array:
         if width <= 0:
             return _slice(text, 0, 0)
-        missing = np.maximum(width - pc.fill_null(pc.utf8_length(text), width).to_numpy(zero_copy_only=False), 0)
         if width > LONGEST_PAD:
             return pa.nulls(len(text), text.type)
+        missing = np.maximum(width - pc.fill_null(pc.utf8_length(text), width).to_numpy(zero_copy_only=False), 0)
         lengths, which = np.unique(missing, return_inverse=True)
         long = piece * (int(lengths.max(initial=0)) // max(len(piece), 1) + 1)
         fills = pa.array([long[:n] for n in lengths], text.type).take(pa.array(which))

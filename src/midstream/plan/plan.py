@@ -6,7 +6,7 @@ from midstream.plan.nodes import Join, MethodChoice, Node, Scan, lay_out
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
-from midstream.plan.tree import Tree, parse_tree
+from midstream.plan.tree import Tree, check_leaves, tree_text
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Plan:
     partitioning: Partitioning = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        parse_tree(str(self.tree), self.query.aliases)
+        check_leaves(self.tree, self.query.aliases)
         predicates = classify(self.query)
         object.__setattr__(self, "predicates", predicates)
         object.__setattr__(self, "root", lay_out(self.query, predicates, self.tree, self.method))
         object.__setattr__(self, "partitioning", partition(self.query))
 
     def __str__(self) -> str:
-        return str(self.tree)
+        return tree_text(self.tree)
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, partitioning."""
-        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs), "Plan " + str(self.tree)]
+        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs), f"Plan {self}"]
         lines += [f"  {line}" for line in _draw(self.root)]
         if self.predicates.constants:
             lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))

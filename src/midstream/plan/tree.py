@@ -15,10 +15,21 @@ class Pair:
     right: "Tree"
 
     def __str__(self) -> str:
-        return f"({self.left} {self.right})"
+        return f"({tree_text(self.left)} {tree_text(self.right)})"
 
 
 Tree = str | Pair
+
+
+def tree_text(tree: Tree) -> str:
+    """Write a join order; an alias that would not be read back as one word is quoted.
+
+    >>> tree_text(Pair("a", "my b"))
+    '(a "my b")'
+    """
+    if isinstance(tree, Pair):
+        return str(tree)
+    return tree if re.fullmatch(r'[^\s()"]+', tree) else '"' + tree.replace('"', '""') + '"'
 
 
 def leaves(tree: Tree) -> Iterator[str]:
@@ -36,11 +47,20 @@ def parse_tree(text: str, aliases: tuple[str, ...]) -> Tree:
     >>> str(parse_tree("((a b) (c d))", ("a", "b", "c", "d")))
     '((a b) (c d))'
     """
-    tokens = re.findall(r"[()]|[^\s()]+", text)
-    tree, rest = _read(tokens, text)
+    tokens = re.findall(r'[()]|"(?:[^"]|"")*"|[^\s()"]+|"', text)
+    try:
+        tree, rest = _read(tokens, text)
+    except RecursionError:
+        raise PlanError("the plan is nested too deeply") from None
     if rest:
         raise PlanError(f"plan '{text}' goes on after its end with '{rest[0]}'")
-    named = list(leaves(tree))
+    check_leaves(tree, aliases)
+    return tree
+
+
+def check_leaves(tree: Tree, aliases: tuple[str, ...]) -> None:
+    """Refuse a tree that does not name each alias once."""
+    text, named = tree_text(tree), list(leaves(tree))
     for leaf in named:
         if leaf not in aliases:
             raise PlanError(f"plan '{text}' names '{leaf}', which is no alias of the query ({', '.join(aliases)})")
@@ -49,7 +69,6 @@ def parse_tree(text: str, aliases: tuple[str, ...]) -> Tree:
     for alias in aliases:
         if alias not in named:
             raise PlanError(f"plan '{text}' leaves out '{alias}'")
-    return tree
 
 
 def _read(tokens: list[str], text: str) -> tuple[Tree, list[str]]:
@@ -59,7 +78,7 @@ def _read(tokens: list[str], text: str) -> tuple[Tree, list[str]]:
     if first == ")":
         raise PlanError(f"plan '{text}' has a ')' with nothing before it")
     if first != "(":
-        return first, rest
+        return (first[1:-1].replace('""', '"') if len(first) > 1 and first[0] == '"' else first), rest
     left, rest = _read(rest, text)
     if rest and rest[0] == ")":
         if isinstance(left, str):  # "(a)" is how a plan of one stream may be written

@@ -58,6 +58,8 @@ class Engine:
     ) -> "PlannedQuery":
         """Plan a query given as SQL text or by the builder; `plan` is a join order such as `((a b) c)`."""
         catalog = [s.schema for s in self._streams.values()]
+        if not isinstance(query, str | QueryBuilder):
+            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
         bound = parse_query(query, catalog) if isinstance(query, str) else query.bind(catalog)
         return PlannedQuery(name, make_plan(bound, plan, join), tuple(self._streams.values()))
 

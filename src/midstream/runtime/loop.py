@@ -35,8 +35,8 @@ class Loop:
 
     def __post_init__(self) -> None:
         if self.batch_us <= 0:
-            raise MidstreamError(f"a micro-batch must be longer than nothing, not {self.batch_us} microseconds")
-        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
+        if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
             raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {self.buckets}")
 
     def run(
@@ -74,7 +74,10 @@ class Loop:
             if not aliases:
                 continue
             used = {c for a in aliases for c in query.columns_of(a)}
-            columns = [c for c in stream.schema.columns.names if c in used]
+            # Late rows are kept whole, so that they can be looked at or replayed.
+            whole = on_late is not None
+            names = stream.schema.columns.names
+            columns = [c for c in names if c in used or (whole and stream.schema.type_of(c) is not None)]
             readers[name] = StreamReader(stream, columns, _for(name, on_late))
         return readers
 

@@ -25,10 +25,7 @@ def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan
     """Plan a query with the given join order, or a chosen one."""
     if join not in JOINS:
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
-    try:
-        order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
-    except RecursionError:
-        raise PlanError("the plan is nested too deeply") from None
+    order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
     return Plan(query, order, cast(MethodChoice, join))
 
 
