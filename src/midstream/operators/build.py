@@ -27,16 +27,17 @@ OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 Matrix = npt.NDArray[np.int64]
 
 
-def build(plan: Plan) -> Pipeline:
-    """Make the operators of a plan, with empty states."""
-    return _Builder(plan).build()
+def build(plan: Plan, one_of_many: bool = False) -> Pipeline:
+    """Make the operators of a plan, with empty states; `one_of_many` when its results are merged with other buckets'."""
+    return _Builder(plan, one_of_many).build()
 
 
 class _Builder:
     """The tables that one build shares between nodes."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, one_of_many: bool) -> None:
         self.plan = plan
+        self.one_of_many = one_of_many
         self.joins = joins(plan.root)
         counted = [s.alias for s in plan.query.sources if isinstance(s.window, RowsWindow) and self.joins]
         self.lines = {alias: k for k, alias in enumerate(counted)}
@@ -126,6 +127,7 @@ class _Builder:
             tuple(values),
             self.stored[alias],
             self.lines.get(alias, -1),
+            self.one_of_many,
         )
 
     def _late_expressions(self) -> list[Expr]:

@@ -16,7 +16,7 @@ from midstream.operators.window import EvictionTable
 Matrix = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
 
-ROOM = 1.25
+ROOM = 1.3
 """Entries held per live entry before the dead ones are dropped: memory against moving."""
 SMALLEST = 64
 
@@ -60,7 +60,7 @@ class JoinInputState:
         )
         wanted = max(SMALLEST, int((self.count + count) * ROOM))
         # Resizing costs a fresh block: only when there is too little room, or far too much.
-        if self.count + count > len(self.entries) * 0.9 or wanted * 2 < len(self.entries):
+        if self.count + count > len(self.entries) * 0.85 or wanted * 2 < len(self.entries):
             grown = np.empty((wanted, self.entries.shape[1]), np.int64)
             grown[: self.count] = self.entries[: self.count]
             self.entries = grown

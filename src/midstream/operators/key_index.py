@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, clear, follow_moves, index_entries
 
-FULL = 0.8
+FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
 SMALLEST = 256
 

@@ -133,6 +133,7 @@ class Pipeline:
         order[:, 0] = results[:, LATEST]
         for k, (alias, scan) in enumerate(self.scans.items()):
             rows = results[:, ROWS + self.components.index(alias)]
+            assert scan.store.seqs is not None, "built without sequence numbers"
             order[:, 1 + k] = scan.store.seqs.view()[rows - scan.store.base]
         return order
 

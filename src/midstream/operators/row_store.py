@@ -20,34 +20,34 @@ Arrays = dict[str, npt.NDArray[Any]]
 class RowStore:
     """Rows numbered from 0 in arrival order.
 
-    Invariant: all tapes hold the same rows, the first of them numbered `base`.
+    Sequence numbers are kept only where results of several buckets must be merged. Invariant: all tapes hold the
+    same rows, the first of them numbered `base`.
     """
 
-    def __init__(self, columns: dict[str, pa.DataType], code_count: int) -> None:
+    def __init__(self, columns: dict[str, pa.DataType], code_count: int, keep_seqs: bool) -> None:
         self.columns = {name: ColumnStore(t) for name, t in columns.items()}
         self.times = Tape(np.int64)
-        self.seqs = Tape(np.int64)
+        self.seqs = Tape(np.int64) if keep_seqs else None
         self.codes = [Tape(np.int64) for _ in range(code_count)]
         self.code_valid: list[Tape | None] = [None] * code_count
 
     def __len__(self) -> int:
-        return len(self.seqs)
+        return len(self.times)
 
     @property
     def base(self) -> int:
         """Return the number of the oldest row held."""
-        return self.seqs.base
+        return self.times.base
 
     @property
     def end(self) -> int:
         """Return the number the next row will get."""
-        return self.seqs.base + len(self.seqs)
+        return self.times.base + len(self.times)
 
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        tapes = [self.times, self.seqs, *self.codes, *(v for v in self.code_valid if v is not None)]
-        return sum(t.nbytes for t in tapes) + sum(c.nbytes for c in self.columns.values())
+        return sum(part.nbytes for part in self._parts())
 
     def append(self, times: Vector, seqs: Vector, columns: dict[str, pa.Array], codes: list[Codes]) -> None:
         """Add rows at the end."""
@@ -63,7 +63,8 @@ class RowStore:
                 valid.append(np.ones(len(seqs), np.bool_) if part.valid is None else part.valid)
             self.codes[k].append(part.values)
         self.times.append(times)
-        self.seqs.append(seqs)
+        if self.seqs is not None:
+            self.seqs.append(seqs)
 
     def drop_front(self, count: int) -> None:
         """Let go of the oldest rows."""
@@ -82,8 +83,8 @@ class RowStore:
         return places
 
     def _parts(self) -> list[Tape | ColumnStore]:
-        valid = [v for v in self.code_valid if v is not None]
-        return [*self.columns.values(), self.times, self.seqs, *self.codes, *valid]
+        some = [t for t in (self.seqs, *self.code_valid) if t is not None]
+        return [*self.columns.values(), self.times, *self.codes, *some]
 
     def take(self, column: str, rows: Vector) -> pa.Array:
         """Return a column of the given rows."""
@@ -91,11 +92,9 @@ class RowStore:
 
     def export(self) -> Arrays:
         """Return the rows as arrays that `load` takes back."""
-        out: Arrays = {
-            "base": np.array([self.base]),
-            "times": self.times.view().copy(),
-            "seqs": self.seqs.view().copy(),
-        }
+        out: Arrays = {"base": np.array([self.base]), "times": self.times.view().copy()}
+        if self.seqs is not None:
+            out["seqs"] = self.seqs.view().copy()
         for name, store in self.columns.items():
             out |= {f"column.{name}.{part}": array for part, array in store.export().items()}
         for k, tape in enumerate(self.codes):
@@ -109,7 +108,8 @@ class RowStore:
         """Hold what another store exported."""
         base = int(arrays["base"][0])
         self.times.reset(arrays["times"], base)
-        self.seqs.reset(arrays["seqs"], base)
+        if self.seqs is not None:
+            self.seqs.reset(arrays["seqs"], base)
         for name, store in self.columns.items():
             prefix = f"column.{name}."
             parts = {

@@ -51,6 +51,8 @@ class ScanSpec:
     """Codes that joins further up need."""
     line: int
     """The source's line in the eviction table, or -1."""
+    keep_seqs: bool
+    """Keep sequence numbers, to merge results of several buckets."""
 
 
 class Scan:
@@ -59,7 +61,7 @@ class Scan:
     def __init__(self, spec: ScanSpec, evictions: EvictionTable) -> None:
         self.spec = spec
         self.evictions = evictions
-        self.store = RowStore(spec.columns, len(spec.stored))
+        self.store = RowStore(spec.columns, len(spec.stored), spec.keep_seqs)
         self.window: CountedWindowState | None = None
         if spec.line >= 0 and not isinstance(spec.window, RangeWindow) and spec.window is not None:
             partitioned = bool(spec.window.partition_by)

@@ -29,7 +29,7 @@ class LocalRuntime:
     def __init__(self, plan: Plan, buckets: int = 1) -> None:
         self.plan = plan
         self.buckets = 1 if plan.partitioning.one_bucket else buckets
-        self.pipelines = [build(plan) for _ in range(self.buckets)]
+        self.pipelines = [build(plan, one_of_many=self.buckets > 1) for _ in range(self.buckets)]
         self.next_seq = 0
         query = plan.query
         self._streams = [s.stream.name for s in sorted(query.sources, key=lambda s: s.position)]
