@@ -28,7 +28,7 @@ Matrix = npt.NDArray[np.int64]
 
 
 def build(plan: Plan, one_of_many: bool = False) -> Pipeline:
-    """Make the operators of a plan, with empty states; `one_of_many` when its results are merged with other buckets'."""
+    """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
     return _Builder(plan, one_of_many).build()
 
 
