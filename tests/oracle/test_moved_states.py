@@ -45,7 +45,7 @@ def run_with_moves(case: Case, bounds: list[int], buckets: int) -> pa.Table:
         for old, new in zip(runtime.pipelines, fresh.pipelines, strict=True):
             exported = old.export()
             assert all(isinstance(a, np.ndarray) and a.dtype != object for a in exported.values())
-            new.load(exported)
+            new.load({name: array.copy() for name, array in exported.items()})
         runtime = fresh
     schema = plan.query.schema.append(pa.field("_time", pa.int64()))
     return pa.Table.from_batches(found, schema)
@@ -76,4 +76,4 @@ def test_state_of_another_shape_is_refused() -> None:
     pipeline = LocalRuntime(plan_of(case)).pipelines[0]
     state = pipeline.steps[0].join.left
     with pytest.raises(StateError, match="has entries of"):
-        state.load({"entries": np.empty((3, 99), np.int64), "since": np.array([-1])})
+        state.load({"entries": np.empty((3, 99), np.int64), "counts": np.array([3, -1])})

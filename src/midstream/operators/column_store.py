@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.codes import take_bytes
+from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.tape import Tape
 
 Places = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
@@ -63,7 +63,7 @@ class ColumnStore:
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
         held = self.offsets.nbytes + self.data.nbytes if self._bytes else self.values.nbytes
-        return held + (self._nulls.nbytes if self._nulls else 0)
+        return held + (self._nulls.nbytes if self._nulls is not None else 0)
 
     @property
     def has_nulls(self) -> bool:
@@ -99,7 +99,7 @@ class ColumnStore:
         """Return the values at the given places, counted from the oldest row held."""
         if self._null:
             return pa.nulls(len(places))
-        valid = self._nulls.view()[places] if self._nulls else None
+        valid = self._nulls.view()[places] if self._nulls is not None else None
         if self._bytes:
             offsets, data = take_bytes(self.offsets.view(), self.data.view(), self.data.base, places)
             bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -111,7 +111,7 @@ class ColumnStore:
 
     def drop_front(self, count: int) -> None:
         """Let go of the oldest values."""
-        if self._nulls:
+        if self._nulls is not None:
             self._nulls.drop_front(count)
         if not self._bytes:
             self.values.drop_front(count)
@@ -129,33 +129,24 @@ class ColumnStore:
             )
             self.offsets.reset(offsets)
             self.data.reset(data)
-        if self._nulls:
+        if self._nulls is not None:
             self._nulls.keep(mask)
 
-    def export(self) -> Arrays:
-        """Return the values as arrays that `load` takes back."""
-        held = (
-            {"offsets": self.offsets.view(), "data": self.data.view()}
-            if self._bytes
-            else {"values": self.values.view()}
-        )
-        if self._bytes:
-            held["offsets"] = held["offsets"] - self.data.base
-        if self._nulls:
-            held["valid"] = self._nulls.view()
-        return {name: array.copy() for name, array in held.items()}
+    def _tapes(self) -> dict[str, Tape]:
+        tapes = {"offsets": self.offsets, "data": self.data} if self._bytes else {"values": self.values}
+        return tapes | ({"valid": self._nulls} if self._nulls is not None else {})
 
-    def load(self, arrays: Arrays, base: int) -> None:
-        """Hold what another store exported, its first row numbered `base`."""
-        if self._bytes:
-            self.offsets.reset(arrays["offsets"], base)
-            self.data.reset(arrays["data"])
-        else:
-            self.values.reset(arrays["values"], base)
-        self._nulls = None
-        if "valid" in arrays:
-            self._nulls = Tape(np.bool_)
-            self._nulls.reset(arrays["valid"], base)
+    def export(self) -> Arrays:
+        """Return the arrays of the column."""
+        return {
+            name: array for part, tape in self._tapes().items() for name, array in inside(part, tape.export()).items()
+        }
+
+    def load(self, arrays: Arrays) -> None:
+        """Take over what another store of the same type exported."""
+        self._nulls = Tape(np.bool_) if under(arrays, "valid") else None
+        for part, tape in self._tapes().items():
+            tape.load(under(arrays, part))
 
 
 def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:

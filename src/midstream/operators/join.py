@@ -26,6 +26,7 @@ from midstream.kernels.join import (
     join_batches,
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
+from midstream.operators.arrays import Arrays, inside, numbers, under
 from midstream.operators.join_state import JoinInputState
 from midstream.operators.key_index import KeyIndex
 from midstream.operators.window import EvictionTable
@@ -118,10 +119,18 @@ class Join:
             self._ops, self.evictions.table, self.evictions.bases, self._out,
         )  # fmt: skip
 
-    def restore(self) -> None:
-        """Index the entries of states that have just been loaded."""
-        if self.spec.hashed:
-            self.index.rebuild(self.left.held, self.right.held, 0)
+    def export(self) -> Arrays:
+        """Return the states of both sides, and the index that chains them."""
+        counts = {"counts": numbers((self.predicate_evaluations,))}
+        sides = inside("left", self.left.export()) | inside("right", self.right.export())
+        return sides | inside("index", self.index.export()) | counts
+
+    def load(self, arrays: Arrays) -> None:
+        """Take over what another join of the same shape exported."""
+        self.left.load(under(arrays, "left"))
+        self.right.load(under(arrays, "right"))
+        self.index.load(under(arrays, "index"))
+        self.predicate_evaluations = int(arrays["counts"][0])
 
     def _checked(self, candidates: Matrix) -> Matrix:
         """Return the candidates that pass every residual, as a batch of their own."""

@@ -3,18 +3,16 @@
 State: entries (row numbers, latest row, deadline, key) in arrival order. A hash join indexes them by key.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.entries import ROWS, count_live, drop_dead, renumber
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.errors import StateError
+from midstream.operators.arrays import Arrays, numbers
 from midstream.operators.window import EvictionTable
 
 Matrix = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 ROOM = 1.3
 """Entries held per live entry before the dead ones are dropped: memory against moving."""
@@ -77,20 +75,18 @@ class JoinInputState:
             renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)
 
     def export(self) -> Arrays:
-        """Return the state as arrays that `load` takes back."""
+        """Return the entries, with their number and since when they are complete (-1: always)."""
         since = -1 if self.coverage.since is None else self.coverage.since
-        return {"entries": self.held.copy(), "since": np.array([since])}
+        return {"entries": self.entries, "counts": numbers((self.count, since))}
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another state of the same shape exported."""
+        """Take over what another state of the same shape exported."""
         entries = arrays["entries"]
         if entries.ndim != 2 or entries.shape[1] != self.entries.shape[1]:
             raise StateError(
                 f"state of ({' '.join(self.components)}) has entries of {self.entries.shape[1]} numbers, "
                 f"not of shape {entries.shape}"
             )
-        since = int(arrays["since"][0])
+        self.entries = entries
+        self.count, since = (int(n) for n in arrays["counts"])
         self.coverage = COMPLETE if since < 0 else Coverage(since)
-        self.count = len(entries)
-        self.entries = np.empty((max(SMALLEST, int(len(entries) * ROOM)), entries.shape[1]), np.int64)
-        self.entries[: len(entries)] = entries

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, clear, follow_moves, index_entries
+from midstream.operators.arrays import Arrays, numbers
 
 FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
@@ -56,6 +57,16 @@ class KeyIndex:
         more = index_entries(self.words, self.heads, RIGHT_HEAD, right, room - self.taken)
         self.taken += more
         return more >= 0
+
+    def export(self) -> Arrays:
+        """Return the table and how many of its slots are taken."""
+        return {"words": self.words, "taken": numbers((self.taken,))}
+
+    def load(self, arrays: Arrays) -> None:
+        """Take over the table of another index."""
+        self.words = arrays["words"]
+        self.heads = self.words.view(np.int32)
+        self.taken = int(arrays["taken"][0])
 
     def follow(self, side: int, moved: npt.NDArray[np.int32]) -> None:
         """Keep up with the entries of one side having moved."""

@@ -5,7 +5,6 @@ arrivals ──▶ scans ──▶ joins, inputs before outputs ──▶ ties i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import pyarrow as pa
 from midstream.kernels.entries import LATEST, ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import Arrival, Results
+from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.evaluate import evaluate
 from midstream.operators.feed import Feed
 from midstream.operators.join import Join
@@ -22,7 +22,6 @@ from midstream.operators.window import EvictionTable
 from midstream.plan.expr import Column, Expr
 
 Matrix = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -138,25 +137,21 @@ class Pipeline:
         return order
 
     def export(self) -> Arrays:
-        """Return every state as arrays that `load` takes back."""
-        out = {f"scan.{a}.{n}": v for a, scan in self.scans.items() for n, v in scan.export().items()}
+        """Return the arrays of every state: the arrays themselves, not copies."""
+        out = inside("evictions", self.evictions.export())
+        for alias, scan in self.scans.items():
+            out |= inside(f"scan.{alias}", scan.export())
         for k, step in enumerate(self.steps):
-            for side, state in (("left", step.join.left), ("right", step.join.right)):
-                out |= {f"join.{k}.{side}.{n}": v for n, v in state.export().items()}
+            out |= inside(f"join.{k}", step.join.export())
         return out
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another pipeline of the same plan exported."""
+        """Take over what another pipeline of the same plan exported."""
+        self.evictions.load(under(arrays, "evictions"))
         for alias, scan in self.scans.items():
-            scan.load(_under(arrays, f"scan.{alias}."))
+            scan.load(under(arrays, f"scan.{alias}"))
         for k, step in enumerate(self.steps):
-            step.join.left.load(_under(arrays, f"join.{k}.left."))
-            step.join.right.load(_under(arrays, f"join.{k}.right."))
-            step.join.restore()
-
-
-def _under(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            step.join.load(under(arrays, f"join.{k}"))
 
 
 def lookup(components: tuple[str, ...], results: Matrix, scans: dict[str, Scan]) -> Callable[[Column], pa.Array]:

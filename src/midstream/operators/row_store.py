@@ -3,18 +3,16 @@
 arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes ──▶ taken when a result needs them
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.codes import Codes
 from midstream.operators.column_store import ColumnStore
 from midstream.operators.tape import Tape
 
 Vector = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class RowStore:
@@ -47,7 +45,7 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return sum(part.nbytes for part in self._parts())
+        return sum(part.nbytes for part in self._named().values())
 
     def append(self, times: Vector, seqs: Vector, columns: dict[str, pa.Array], codes: list[Codes]) -> None:
         """Add rows at the end."""
@@ -69,7 +67,7 @@ class RowStore:
     def drop_front(self, count: int) -> None:
         """Let go of the oldest rows."""
         if count:
-            for part in self._parts():
+            for part in self._named().values():
                 part.drop_front(count)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> Vector:
@@ -78,49 +76,27 @@ class RowStore:
         Return the new number of each row held before, -1 for those gone.
         """
         places = np.where(mask, np.cumsum(mask) - 1, -1).astype(np.int64)
-        for part in self._parts():
+        for part in self._named().values():
             part.keep(mask)
         return places
-
-    def _parts(self) -> list[Tape | ColumnStore]:
-        some = [t for t in (self.seqs, *self.code_valid) if t is not None]
-        return [*self.columns.values(), self.times, *self.codes, *some]
 
     def take(self, column: str, rows: Vector) -> pa.Array:
         """Return a column of the given rows."""
         return self.columns[column].take(rows - self.base)
 
+    def _named(self) -> dict[str, Tape | ColumnStore]:
+        parts: dict[str, Tape | ColumnStore] = {"times": self.times}
+        parts |= {f"column.{name}": store for name, store in self.columns.items()}
+        parts |= {f"code.{k}": tape for k, tape in enumerate(self.codes)}
+        parts |= {f"valid.{k}": tape for k, tape in enumerate(self.code_valid) if tape is not None}
+        return parts | ({"seqs": self.seqs} if self.seqs is not None else {})
+
     def export(self) -> Arrays:
-        """Return the rows as arrays that `load` takes back."""
-        out: Arrays = {"base": np.array([self.base]), "times": self.times.view().copy()}
-        if self.seqs is not None:
-            out["seqs"] = self.seqs.view().copy()
-        for name, store in self.columns.items():
-            out |= {f"column.{name}.{part}": array for part, array in store.export().items()}
-        for k, tape in enumerate(self.codes):
-            out[f"code.{k}"] = tape.view().copy()
-            valid = self.code_valid[k]
-            if valid is not None:
-                out[f"code.{k}.valid"] = valid.view().copy()
-        return out
+        """Return the arrays of the store."""
+        return {n: a for part, held in self._named().items() for n, a in inside(part, held.export()).items()}
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another store exported."""
-        base = int(arrays["base"][0])
-        self.times.reset(arrays["times"], base)
-        if self.seqs is not None:
-            self.seqs.reset(arrays["seqs"], base)
-        for name, store in self.columns.items():
-            prefix = f"column.{name}."
-            parts = {
-                part: arrays[prefix + part]
-                for part in ("offsets", "data", "values", "valid")
-                if prefix + part in arrays
-            }
-            store.load(parts, base)
-        for k, tape in enumerate(self.codes):
-            tape.reset(arrays[f"code.{k}"], base)
-            self.code_valid[k] = None
-            if f"code.{k}.valid" in arrays:
-                valid = self.code_valid[k] = Tape(np.bool_)
-                valid.reset(arrays[f"code.{k}.valid"], base)
+        """Take over what another store of the same columns exported."""
+        self.code_valid = [Tape(np.bool_) if under(arrays, f"valid.{k}") else None for k in range(len(self.codes))]
+        for part, held in self._named().items():
+            held.load(under(arrays, part))

@@ -7,7 +7,6 @@ State: the row store, and for a counted window what is in it. Rows the filters d
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import pyarrow as pa
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, ROWS, TIME
 from midstream.model.batch import Arrival
 from midstream.model.time import FOREVER_US
+from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.codes import Codes, code, code_together, partition_codes
 from midstream.operators.evaluate import evaluate, truth
 from midstream.operators.row_store import RowStore
@@ -28,7 +28,6 @@ from midstream.operators.window import (
 from midstream.plan.expr import Column, Expr, cast_to
 from midstream.plan.window import RangeWindow, Window
 
-Arrays = dict[str, npt.NDArray[Any]]
 Matrix = npt.NDArray[np.int64]
 Entry = tuple[Expr, pa.DataType]
 """What a code is made of: an expression and the type it is compared as."""
@@ -171,20 +170,15 @@ class Scan:
         return places
 
     def export(self) -> Arrays:
-        """Return the state as arrays that `load` takes back."""
-        out = {f"rows.{n}": a for n, a in self.store.export().items()}
-        if self.window is not None:
-            out |= {f"window.{n}": a for n, a in self.window.export().items()}
-            start = self.store.base - int(self.evictions.bases[self.spec.line])
-            out["evictions"] = self.evictions.view(self.spec.line)[start:].copy()
-        return out
+        """Return the arrays of the store and the window."""
+        window = inside("window", self.window.export()) if self.window is not None else {}
+        return inside("rows", self.store.export()) | window
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another scan exported."""
-        self.store.load({n.removeprefix("rows."): a for n, a in arrays.items() if n.startswith("rows.")})
+        """Take over what another scan of the same source exported."""
+        self.store.load(under(arrays, "rows"))
         if self.window is not None:
-            self.window.load({n.removeprefix("window."): a for n, a in arrays.items() if n.startswith("window.")})
-            self.evictions.reset(self.spec.line, arrays["evictions"], self.store.base)
+            self.window.load(under(arrays, "window"))
 
 
 def _columns(arrival: Arrival) -> Callable[[Column], pa.Array]:

@@ -5,17 +5,17 @@
 `[RANGE w]` needs no state: a row's deadline is its time plus the width.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.window import find_queues, pack_queues, push_partitioned
 from midstream.model.time import FOREVER_US
+from midstream.operators.arrays import Arrays, numbers
 from midstream.operators.tape import Tape
 
 Vector = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class CountedWindowState(Protocol):
@@ -31,10 +31,10 @@ class CountedWindowState(Protocol):
         """Follow a row store that has numbered its rows anew."""
 
     def export(self) -> Arrays:
-        """Return the state as arrays that `load` takes back."""
+        """Return the arrays of the state."""
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another state exported."""
+        """Take over what another state exported."""
 
     @property
     def nbytes(self) -> int:
@@ -64,12 +64,12 @@ class RowsWindowState:
         self.tail.reset(moved(self.tail.view(), places, base))
 
     def export(self) -> Arrays:
-        """Return the state as arrays that `load` takes back."""
-        return {"tail": self.tail.view().copy()}
+        """Return the arrays of the state."""
+        return self.tail.export()
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another state exported."""
-        self.tail.reset(arrays["tail"])
+        """Take over what another state exported."""
+        self.tail.load(arrays)
 
     @property
     def nbytes(self) -> int:
@@ -126,19 +126,15 @@ class PartitionedRowsWindowState:
         self.nodes[: self.node_count, 0] = moved(self.nodes[: self.node_count, 0], places, base)
 
     def export(self) -> Arrays:
-        """Return the state as arrays that `load` takes back."""
-        return {
-            "keys": self.keys[: self.queue_count].copy(),
-            "queues": self.queues[: self.queue_count].copy(),
-            "nodes": self.nodes[: self.node_count].copy(),
-        }
+        """Return the arrays of the state."""
+        counts = numbers((self.queue_count, self.node_count))
+        return {"keys": self.keys, "queues": self.queues, "nodes": self.nodes, "heads": self.heads, "counts": counts}
 
     def load(self, arrays: Arrays) -> None:
-        """Hold what another state exported."""
-        self.keys, self.queues = arrays["keys"].copy(), arrays["queues"].copy()
-        self.nodes = arrays["nodes"].copy()
-        self.queue_count, self.node_count = len(self.keys), len(self.nodes)
-        self._index(1 << max(5, (self.queue_count * 2).bit_length()))
+        """Take over what another state exported."""
+        self.keys, self.queues, self.nodes = arrays["keys"], arrays["queues"], arrays["nodes"]
+        self.heads = arrays["heads"]
+        self.queue_count, self.node_count = (int(n) for n in arrays["counts"])
 
     @property
     def nbytes(self) -> int:
@@ -211,3 +207,12 @@ class EvictionTable:
         self.bases[line], self.ends[line], self.pushed_out[line] = base, base, np.count_nonzero(values != FOREVER_US)
         self.add(line, len(values), base)
         self.table[line, : len(values)] = values
+
+    def export(self) -> Arrays:
+        """Return the arrays of the table."""
+        return {"table": self.table, "bases": self.bases, "ends": self.ends, "pushed_out": self.pushed_out}
+
+    def load(self, arrays: Arrays) -> None:
+        """Take over what another table exported."""
+        self.table, self.bases = arrays["table"], arrays["bases"]
+        self.ends, self.pushed_out = arrays["ends"], arrays["pushed_out"]
