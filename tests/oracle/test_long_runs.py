@@ -8,7 +8,7 @@ import pyarrow.compute
 import pytest
 
 import midstream as ms
-from midstream.runtime import local
+from midstream.runtime import numbering
 from oracle.generate import Case
 from oracle.recompute import plain, recompute
 
@@ -82,7 +82,7 @@ def test_a_long_run_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatc
     expected = recompute(case)
     check(case, run(case, "1 s"), expected, "1 s")
     check(case, run(case, "20 s", rnd.choice([2, 3])), expected, "20 s, buckets")
-    monkeypatch.setattr(local, "SLICE_ROWS", rnd.choice([17, 256]))
+    monkeypatch.setattr(numbering, "SLICE_ROWS", rnd.choice([17, 256]))
     check(case, run(case, "60 s"), expected, "small slices")
 
 

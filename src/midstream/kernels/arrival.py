@@ -9,23 +9,31 @@ Vector = npt.NDArray[np.int64]
 
 
 @kernel
-def merge_streams(times: Vector, starts: Vector, copies: Vector, first: int) -> Vector:
-    """Return the first sequence number of every row of several streams laid end to end.
+def merge_arrivals(times: Vector, offsets: Vector, starts: Vector, positions: Vector, first: int) -> Vector:
+    """Return the sequence numbers, from `first`, of the rows of several aliases laid end to end.
 
-    Stream s is `times[starts[s]:starts[s + 1]]`, sorted; ties in time go to the earlier stream, then the earlier row.
-    A row of stream s takes `copies[s]` numbers, one per alias that reads it. Numbers start at `first`.
+    Alias a is `times[starts[a]:starts[a + 1]]`, sorted by (time, offset). Ties in time go to the stream declared first
+    (`positions`), then to the earlier offset, then to the alias that comes first.
     """
-    streams = copies.size
+    aliases = positions.size
     seqs = np.empty(times.size, np.int64)
     at = starts[:-1].copy()
-    seq = first
-    for _ in range(times.size):
+    for seq in range(first, first + times.size):
         best = -1
-        for s in range(streams):
-            if at[s] < starts[s + 1] and (best < 0 or times[at[s]] < times[at[best]]):
-                best = s
+        for a in range(aliases):
+            if at[a] == starts[a + 1]:
+                continue
+            if best >= 0:
+                x, y = at[a], at[best]
+                if times[x] > times[y]:
+                    continue
+                if times[x] == times[y]:
+                    if positions[a] > positions[best]:
+                        continue
+                    if positions[a] == positions[best] and offsets[x] >= offsets[y]:
+                        continue
+            best = a
         seqs[at[best]] = seq
-        seq += copies[best]
         at[best] += 1
     return seqs
 

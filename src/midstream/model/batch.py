@@ -15,6 +15,7 @@ class Arrival:
     """
 
     times: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
     seqs: npt.NDArray[np.int64]
     columns: dict[str, pa.Array]
 
@@ -24,20 +25,21 @@ class Arrival:
     def where(self, mask: npt.NDArray[np.bool_]) -> "Arrival":
         """Return the rows for which the mask is true."""
         keep = pa.array(mask)
-        return Arrival(self.times[mask], self.seqs[mask], {n: a.filter(keep) for n, a in self.columns.items()})
+        columns = {n: a.filter(keep) for n, a in self.columns.items()}
+        return Arrival(self.times[mask], self.offsets[mask], self.seqs[mask], columns)
 
     def between(self, start: int, stop: int) -> "Arrival":
         """Return the rows from start to stop."""
         columns = {n: a.slice(start, stop - start) for n, a in self.columns.items()}
-        return Arrival(self.times[start:stop], self.seqs[start:stop], columns)
+        return Arrival(self.times[start:stop], self.offsets[start:stop], self.seqs[start:stop], columns)
 
 
 @dataclass(frozen=True)
 class Results:
     """Results in max order.
 
-    `order` has one line per result: the sequence number of the latest row, then those of the components in FROM order;
-    it is None when nobody asked for it.
+    `order` has one line per result that places it among the results of other buckets: time, stream, offset and alias of
+    its latest row, then time and offset of each component in FROM order. It is None when nobody asked for it.
     """
 
     rows: pa.RecordBatch

@@ -120,6 +120,7 @@ class _Builder:
         held = {n: source.stream.type_of(n) for n in source.stream.columns.names if any(c.name == n for c in needed)}
         return ScanSpec(
             alias,
+            source.position,
             source.window,
             self.plan.predicates.filters[alias],
             held,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.kernels.entries import LATEST, ROWS, TIME
+from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import Arrival, Results
 from midstream.operators.arrays import Arrays, inside, under
@@ -128,12 +128,22 @@ class Pipeline:
         return Results(rows, self._order(results) if ordered else None)
 
     def _order(self, results: Matrix) -> Matrix:
-        order = np.empty((len(results), 1 + len(self.scans)), np.int64)
-        order[:, 0] = results[:, LATEST]
-        for k, (alias, scan) in enumerate(self.scans.items()):
-            rows = results[:, ROWS + self.components.index(alias)]
-            assert scan.store.seqs is not None, "built without sequence numbers"
-            order[:, 1 + k] = scan.store.seqs.view()[rows - scan.store.base]
+        """Return where each result stands among those of all buckets; see Results."""
+        order = np.empty((len(results), 4 + 2 * len(self.scans)), np.int64)
+        order[:, 0] = results[:, TIME]
+        order[:, 1:4] = -1
+        places = {}
+        for rank, (alias, scan) in enumerate(self.scans.items()):
+            assert scan.store.offsets is not None, "built without offsets"
+            at = results[:, ROWS + self.components.index(alias)] - scan.store.base
+            times, offsets = scan.store.times.view()[at], scan.store.offsets.view()[at]
+            order[:, 4 + 2 * rank], order[:, 5 + 2 * rank] = times, offsets
+            places[alias] = (scan.spec.position, rank, times, offsets)
+        # The latest row is the last of those with the result's time: by stream, then offset, then alias.
+        for position, rank, times, offsets in sorted(places.values(), key=lambda p: p[:2]):
+            later = (order[:, 1] < position) | (order[:, 2] <= offsets)
+            latest = (times == order[:, 0]) & later
+            order[latest, 1], order[latest, 2], order[latest, 3] = position, offsets[latest], rank
         return order
 
     def export(self) -> Arrays:

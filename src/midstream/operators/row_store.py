@@ -18,14 +18,14 @@ Vector = npt.NDArray[np.int64]
 class RowStore:
     """Rows numbered from 0 in arrival order.
 
-    Sequence numbers are kept only where results of several buckets must be merged. Invariant: all tapes hold the
+    Offsets are kept only where results of several buckets must be merged. Invariant: all tapes hold the
     same rows, the first of them numbered `base`.
     """
 
-    def __init__(self, columns: dict[str, pa.DataType], code_count: int, keep_seqs: bool) -> None:
+    def __init__(self, columns: dict[str, pa.DataType], code_count: int, keep_offsets: bool) -> None:
         self.columns = {name: ColumnStore(t) for name, t in columns.items()}
         self.times = Tape(np.int64)
-        self.seqs = Tape(np.int64) if keep_seqs else None
+        self.offsets = Tape(np.int64) if keep_offsets else None
         self.codes = [Tape(np.int64) for _ in range(code_count)]
         self.code_valid: list[Tape | None] = [None] * code_count
 
@@ -47,7 +47,7 @@ class RowStore:
         """Return the memory held, used or not."""
         return sum(part.nbytes for part in self._named().values())
 
-    def append(self, times: Vector, seqs: Vector, columns: dict[str, pa.Array], codes: list[Codes]) -> None:
+    def append(self, times: Vector, offsets: Vector, columns: dict[str, pa.Array], codes: list[Codes]) -> None:
         """Add rows at the end."""
         before = len(self)
         for name, store in self.columns.items():
@@ -58,11 +58,11 @@ class RowStore:
                 valid = self.code_valid[k] = Tape(np.bool_)
                 valid.reset(np.ones(before, np.bool_), self.base)
             if valid is not None:
-                valid.append(np.ones(len(seqs), np.bool_) if part.valid is None else part.valid)
+                valid.append(np.ones(len(times), np.bool_) if part.valid is None else part.valid)
             self.codes[k].append(part.values)
         self.times.append(times)
-        if self.seqs is not None:
-            self.seqs.append(seqs)
+        if self.offsets is not None:
+            self.offsets.append(offsets)
 
     def drop_front(self, count: int) -> None:
         """Let go of the oldest rows."""
@@ -89,7 +89,7 @@ class RowStore:
         parts |= {f"column.{name}": store for name, store in self.columns.items()}
         parts |= {f"code.{k}": tape for k, tape in enumerate(self.codes)}
         parts |= {f"valid.{k}": tape for k, tape in enumerate(self.code_valid) if tape is not None}
-        return parts | ({"seqs": self.seqs} if self.seqs is not None else {})
+        return parts | ({"offsets": self.offsets} if self.offsets is not None else {})
 
     def export(self) -> Arrays:
         """Return the arrays of the store."""

@@ -38,6 +38,8 @@ class ScanSpec:
     """What a scan does, without what it remembers."""
 
     alias: str
+    position: int
+    """The stream's place in declaration order."""
     window: Window | None
     filters: tuple[Expr, ...]
     columns: dict[str, pa.DataType]
@@ -50,8 +52,8 @@ class ScanSpec:
     """Codes that joins further up need."""
     line: int
     """The source's line in the eviction table, or -1."""
-    keep_seqs: bool
-    """Keep sequence numbers, to merge results of several buckets."""
+    keep_offsets: bool
+    """Keep offsets, to merge results of several buckets."""
 
 
 class Scan:
@@ -60,7 +62,7 @@ class Scan:
     def __init__(self, spec: ScanSpec, evictions: EvictionTable) -> None:
         self.spec = spec
         self.evictions = evictions
-        self.store = RowStore(spec.columns, len(spec.stored), spec.keep_seqs)
+        self.store = RowStore(spec.columns, len(spec.stored), spec.keep_offsets)
         self.window: CountedWindowState | None = None
         if spec.line >= 0 and not isinstance(spec.window, RangeWindow) and spec.window is not None:
             partitioned = bool(spec.window.partition_by)
@@ -85,7 +87,7 @@ class Scan:
             self._push_out(arrival, passed, first, len(selected))
         memo: dict[Entry, Codes] = {}
         stored = [self._code(entry, selected, memo) for entry in self.spec.stored]
-        self.store.append(selected.times, selected.seqs, selected.columns, stored)
+        self.store.append(selected.times, selected.offsets, selected.columns, stored)
         return self._batch(selected, first, memo)
 
     def _select(self, arrival: Arrival) -> npt.NDArray[np.bool_] | None:

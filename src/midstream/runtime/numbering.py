@@ -1,0 +1,59 @@
+"""Numbering: give the rows of all aliases their place in the one order, and cut them into slices."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.arrival import merge_arrivals
+from midstream.model.batch import Arrival
+from midstream.plan.query import Query
+
+SLICE_ROWS = 1 << 14
+"""Rows handed to the operators at a time: enough to amortize calls, few enough to stay in cache."""
+
+
+@dataclass(frozen=True)
+class AliasRows:
+    """Rows of one alias sorted by (time, offset), not numbered yet."""
+
+    times: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    columns: dict[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows that go through the operators at once: from time `now_us` on, after sequence number `seq`."""
+
+    arrivals: dict[str, Arrival]
+    now_us: int
+    seq: int
+
+
+def number_rows(query: Query, rows: dict[str, AliasRows], first: int) -> dict[str, Arrival]:
+    """Number rows by time, then stream in declaration order, then offset, then alias in FROM order."""
+    aliases = query.aliases
+    times = np.concatenate([rows[a].times for a in aliases])
+    offsets = np.concatenate([rows[a].offsets for a in aliases])
+    starts = np.concatenate([[0], np.cumsum([len(rows[a].times) for a in aliases])]).astype(np.int64)
+    positions = np.array([s.position for s in query.sources], np.int64)
+    seqs = merge_arrivals(times, offsets, starts, positions, first)
+    out = {}
+    for k, alias in enumerate(aliases):
+        mine = rows[alias]
+        out[alias] = Arrival(mine.times, mine.offsets, seqs[starts[k] : starts[k + 1]], mine.columns)
+    return out
+
+
+def slices(arrivals: dict[str, Arrival], first: int) -> Iterator[Slice]:
+    """Cut numbered rows into slices in order."""
+    end = first + sum(len(a) for a in arrivals.values())
+    for low in range(first, end, SLICE_ROWS):
+        piece = {}
+        for alias, arrival in arrivals.items():
+            start, stop = np.searchsorted(arrival.seqs, [low, low + SLICE_ROWS])
+            piece[alias] = arrival.between(int(start), int(stop))
+        yield Slice(piece, min(int(a.times[0]) for a in piece.values() if len(a)), low - 1)
