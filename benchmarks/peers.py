@@ -125,7 +125,9 @@ def run_system(system: System, measured: int, workload: Workload, judge: Judge, 
         agrees, found, expected = judge.judge(job.out, job.batches, said["complete_until_us"])
     else:
         agrees, found, expected = said["agrees"], 0, 0
-    for place in (job.parquet, job.csv, job.out, job.checkpoint, job.scratch):
+    for place in (
+        () if __import__("os").environ.get("KEEP") else (job.parquet, job.csv, job.out, job.checkpoint, job.scratch)
+    ):
         shutil.rmtree(place, ignore_errors=True)
     return {
         "rows_per_s": said["rows_per_s"],

@@ -91,7 +91,7 @@ class Judge:
 
 
 def read_results(out: Path) -> list[np.ndarray]:
-    """Read the results a system wrote: Parquet files, or CSV files without a header."""
+    """Read the results a system wrote: Parquet files, or CSV files with or without a header."""
     columns = [f"v_{x}" for x in NAMES]
     # Names that start with a dot or an underscore are a writer's own: unfinished files, logs.
     files = [f for f in out.rglob("*") if f.is_file() and not any(p[0] in "._" for p in f.relative_to(out).parts)]
@@ -99,7 +99,9 @@ def read_results(out: Path) -> list[np.ndarray]:
     if parquet:
         table = duckdb.from_parquet(parquet)
     elif filled := [str(f) for f in files if f.stat().st_size]:
-        table = duckdb.read_csv(filled, header=False, names=columns)
+        with open(filled[0], encoding="utf-8") as file:
+            headed = "v_a" in file.readline()
+        table = duckdb.read_csv(filled, header=headed, names=None if headed else columns)
     else:
         return [np.empty(0, np.int64) for _ in NAMES]
     found = table.select(*columns).fetchnumpy()

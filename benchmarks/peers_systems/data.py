@@ -23,8 +23,8 @@ GATHER = pow(SCATTER, -1, PAYLOADS)
 
 @dataclass(frozen=True)
 class Workload:
-    """What is generated. Windows and keys shrink with the micro-batch, so that a short run has the same shape: windows of
-    0.4 micro-batches, one row per key and stream in a window, about one result per input row.
+    """What is generated. Windows and keys shrink with the micro-batch, so that a short run has the same shape:
+    windows of 0.4 micro-batches, one row per key and stream in a window, about one result per input row.
     """
 
     batches: int

@@ -55,7 +55,7 @@ class Job:
 
     @property
     def out(self) -> Path:
-        """Results, columns `v_a`, `v_b`, `v_c`, `v_d`: Parquet files, or CSV without a header."""
+        """Results, columns `v_a`, `v_b`, `v_c`, `v_d`: Parquet files, or CSV."""
         return Path(self.folder) / "out"
 
     @property

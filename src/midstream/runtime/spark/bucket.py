@@ -1,0 +1,261 @@
+"""One bucket in one micro-batch: release what is in order, run it through the operators, keep what must last.
+
+packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶ operators ──▶ results
+                                        │
+                                        └──▶ durable window rows
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.model.batch import Results
+from midstream.operators.build import build
+from midstream.operators.codes import partition_codes
+from midstream.operators.pipeline import Pipeline
+from midstream.plan.plan import Plan
+from midstream.plan.window import RangeWindow, RowsWindow
+from midstream.runtime.arrivals import FOREVER, NEVER
+from midstream.runtime.numbering import number_rows, slices
+from midstream.runtime.spark.blobs import OFFSET, Rows, in_order, to_blob
+from midstream.runtime.spark.durable import DurableBucket, Store
+from midstream.runtime.spark.mapped import MappedState
+
+VERSION_SHIFT = 40
+"""A live offset is (batch, partition, place): later batches come after earlier ones."""
+RESULT, EVENT, LATE = 0, 1, 2
+"""Kinds of output lines."""
+
+
+@dataclass(frozen=True)
+class BucketSpec:
+    """What all buckets of a query share."""
+
+    plan: Plan
+    lateness_us: dict[int, int]
+    """Allowed lateness per stream position."""
+    mapped_folder: str
+    ordered: bool
+    recorded: bool
+    keep_late: bool
+    first_label: int
+    """The bucket that counts rows every bucket gets."""
+
+
+@dataclass
+class Packed:
+    """What one micro-batch brings to one bucket."""
+
+    rows: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    """Per alias: (partition, blob)."""
+    high: dict[int, int] = field(default_factory=dict)
+    """Per stream position: largest time in this batch."""
+    controls: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Bucket:
+    """A bucket of a running query, for the length of one micro-batch."""
+
+    def __init__(self, spec: BucketSpec, label: int, store: Store) -> None:
+        self.spec = spec
+        self.label = label
+        self.durable = DurableBucket(store)
+        self.sources = spec.plan.query.sources
+        self._names = [spec.plan.query.columns_of(s.alias) for s in self.sources]
+
+    def on_batch(self, packed: Packed) -> Iterator[tuple[int, int, bytes]]:
+        """Process one micro-batch and yield lines of output: kind, rows, blob."""
+        started = time.perf_counter()
+        head = self.durable.head
+        controls = [c for c in packed.controls if c["id"] not in head.controls]
+        arrived, late = self._take_in(packed)
+        for position, high in packed.high.items():
+            if high != NEVER:
+                head.high[position] = max(high, head.high.get(position, high))
+        drain = any(c["do"] == "drain" for c in controls) and head.high
+        safe = max(head.high.values()) + 1 if drain else self._safe()
+        with MappedState(Path(self.spec.mapped_folder) / str(self.label)) as mapped:
+            pipeline, next_seq, rebuilt = self._attach(mapped)
+            tested = pipeline.predicate_evaluations
+            lines: list[tuple[int, int, bytes]] = []
+            released, next_seq = self._release(arrived, safe, pipeline, next_seq, lines)
+            self._let_go(safe)
+            head.controls += [c["id"] for c in controls]
+            head.rows_in += released
+            rows_out = sum(n for kind, n, _ in lines if kind == RESULT)
+            head.rows_out += rows_out
+            late_rows = sum(len(rows) for rank, rows in late.items() if self._counts(rank))
+            head.late += late_rows
+            self.durable.commit()
+            shared = mapped.publish(head.token, pipeline.export() | {"next_seq": np.array([next_seq])})
+        size = pipeline.size()
+        if self.spec.keep_late:
+            lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
+        event = {
+            "bucket": self.label, "version": head.version, "rows_in": released, "rows_out": rows_out,
+            "late": late_rows, "waiting": sum(head.pending.values()),
+            "released_us": head.released_us, "predicate_evaluations": pipeline.predicate_evaluations - tested,
+            "state_tuples": size.tuples, "state_bytes": size.nbytes, "rebuilt": rebuilt, "shared": shared,
+            "wall_ms": (time.perf_counter() - started) * 1000, "controls": controls,
+        }  # fmt: skip
+        yield from lines
+        yield EVENT, 0, json.dumps(event).encode()
+
+    def _take_in(self, packed: Packed) -> tuple[dict[int, Rows], dict[int, Rows]]:
+        """Return the rows of each alias that may still be in order, also those that waited; and those that are late.
+
+        A row is late when a batch before this one has shown a time further ahead than the allowed lateness.
+        """
+        head = self.durable.head
+        arrived, late = {}, {}
+        shift = 0 if self.spec.recorded else (head.version % (1 << 22)) << VERSION_SHIFT
+        for rank, source in enumerate(self.sources):
+            waiting = self.durable.pending_rows(rank)
+            fresh = [_rows(blob, shift) for _, blob in sorted(packed.rows.get(rank, []), key=lambda p: p[0])]
+            if fresh:
+                rows = Rows(pa.concat_tables([f.table for f in fresh]))
+                high = head.high.get(source.position)
+                bound = -FOREVER if high is None else high - self.spec.lateness_us[source.position]
+                tardy = rows.times < max(bound, head.released_us)
+                if tardy.any():
+                    late[rank] = rows.where(tardy)
+                    rows = rows.where(~tardy)
+                waiting = [*waiting, rows]
+            if waiting:
+                arrived[rank] = in_order(waiting)
+        return arrived, late
+
+    def _safe(self) -> int:
+        """Return the time below which no row that is not late can still come, on any stream."""
+        head = self.durable.head
+        positions = {s.position for s in self.sources}
+        if any(p not in head.high for p in positions):
+            return head.released_us
+        safe = min(head.high[p] - self.spec.lateness_us[p] for p in positions)
+        return max(safe, head.released_us)
+
+    def _attach(self, mapped: MappedState) -> tuple[Pipeline, int, bool]:
+        """Return the operators with their states: mapped from this host's memory, or rebuilt from the window rows."""
+        pipeline = build(self.spec.plan, one_of_many=self.spec.ordered)
+        head = self.durable.head
+        arrays = mapped.take(head.token) if head.version else None
+        if arrays is not None:
+            next_seq = int(arrays.pop("next_seq")[0])
+            pipeline.load(arrays)
+            return pipeline, next_seq, False
+        next_seq = 0
+        held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
+        if any(held.values()):
+            for results in self._run(pipeline, {r: in_order(parts) for r, parts in held.items() if parts}, 0):
+                next_seq = results[1]
+        return pipeline, next_seq, head.version > 0
+
+    def _run(self, pipeline: Pipeline, rows: dict[int, Rows], next_seq: int) -> Iterator[tuple[Results, int]]:
+        """Number rows, run them through the operators slice by slice; yield results and the next sequence number."""
+        by_alias = {}
+        for rank, source in enumerate(self.sources):
+            mine = rows.get(rank) or Rows(self._empty(rank))
+            by_alias[source.alias] = mine.alias_rows(self._names[rank])
+        arrivals = number_rows(self.spec.plan.query, by_alias, next_seq)
+        for piece in slices(arrivals, next_seq):
+            next_seq += sum(len(a) for a in piece.arrivals.values())
+            yield pipeline.on_rows(piece.arrivals, piece.now_us, piece.seq, ordered=self.spec.ordered), next_seq
+
+    def _release(
+        self,
+        arrived: dict[int, Rows],
+        safe: int,
+        pipeline: Pipeline,
+        next_seq: int,
+        lines: list[tuple[int, int, bytes]],
+    ) -> tuple[int, int]:
+        """Run the rows below the safe time through the operators, keep them durably, let the others wait."""
+        head = self.durable.head
+        released, count = {}, 0
+        for rank in range(len(self.sources)):
+            if rank not in arrived:
+                continue
+            rows = arrived[rank]
+            cut = int(np.searchsorted(rows.times, safe))
+            self.durable.wait(rank, Rows(rows.table.slice(cut)))
+            if cut:
+                released[rank] = Rows(rows.table.slice(0, cut))
+                count += cut if self._counts(rank) else 0
+                self.durable.add(rank, released[rank])
+        if released:
+            for results, following in self._run(pipeline, released, next_seq):
+                next_seq = following
+                if len(results):
+                    lines.append((RESULT, len(results), to_blob(_with_order(results))))
+        head.released_us = max(head.released_us, safe)
+        return count, next_seq
+
+    def _counts(self, rank: int) -> bool:
+        """Tell whether rows of an alias count as input here: each row of a stream counts once."""
+        source = self.sources[rank]
+        first = next(s for s in self.sources if s.stream.name == source.stream.name)
+        here = source.alias not in self.spec.plan.partitioning.broadcast or self.label == self.spec.first_label
+        return source is first and here
+
+    def _let_go(self, safe: int) -> None:
+        """Drop durable window rows that no later row can meet."""
+        for rank, source in enumerate(self.sources):
+            window = source.window
+            if window is None:
+                self.durable.drop(rank, FOREVER, None)
+            elif isinstance(window, RangeWindow):
+                self.durable.drop(rank, safe - window.width_us, None)
+            elif not window.partition_by:
+                self.durable.drop(rank, None, window.count)
+            else:
+                self._shrink_partitions(rank, window)
+
+    def _shrink_partitions(self, rank: int, window: RowsWindow) -> None:
+        """Rewrite the rows of a partitioned window once most of them have been pushed out."""
+        chunks = self.durable.head.chunks.get(rank, [])
+        if len(chunks) < 2 or sum(c.rows for c in chunks[1:]) < chunks[0].rows + 4096:
+            return
+        rows = in_order(self.durable.window_rows(rank))
+        columns = rows.alias_rows(self._names[rank]).columns
+        codes = partition_codes([columns[c.name] for c in window.partition_by])
+        _, partition = np.unique(codes, axis=0, return_inverse=True)
+        order = np.argsort(partition, kind="stable")
+        sizes = np.bincount(partition)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self.durable.replace(rank, rows.where(sizes[partition] - place <= window.count))
+
+    def _empty(self, rank: int) -> pa.Table:
+        source = self.sources[rank]
+        columns = {n: pa.array([], source.stream.type_of(n)) for n in self._names[rank]}
+        return Rows.of(np.empty(0, np.int64), np.empty(0, np.int64), columns).table
+
+    def _named(self, rank: int, rows: Rows) -> pa.Table:
+        """Return late rows with their stream's name and their own column names."""
+        names = ["_time", "_offset", *self._names[rank]]
+        return rows.table.rename_columns(names).append_column(
+            "_stream", pa.repeat(self.sources[rank].stream.name, len(rows))
+        )
+
+
+def _rows(blob: bytes, shift: int) -> Rows:
+    table = pa.ipc.open_stream(blob).read_all()
+    if shift:
+        place = table.column_names.index(OFFSET)
+        table = table.set_column(place, OFFSET, pa.array(table.column(OFFSET).to_numpy() + shift))
+    return Rows(table)
+
+
+def _with_order(results: Results) -> pa.RecordBatch:
+    """Return results with their place among other buckets' as further columns `_order0`, `_order1`, ..."""
+    rows = results.rows
+    if results.order is not None:
+        for k in range(results.order.shape[1]):
+            rows = rows.append_column(f"_order{k}", pa.array(np.ascontiguousarray(results.order[:, k])))
+    return rows

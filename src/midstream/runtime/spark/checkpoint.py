@@ -1,0 +1,107 @@
+"""The checkpoint of a query: Spark's own, the control log, who the query is, how it is doing, what happened to it.
+
+checkpoint/spark          Spark's offsets, commits and state
+checkpoint/control        control rows
+checkpoint/midstream.json who: query, plan, buckets
+checkpoint/status.json    how it is doing, replaced in every micro-batch
+checkpoint/events.jsonl   what happened, one line each
+"""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from midstream.model.errors import MidstreamError
+from midstream.plan.plan import Plan
+from midstream.runtime.spark.control import ControlLog
+
+
+class Checkpoint:
+    """The folder a query lives in across restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @staticmethod
+    def existing(folder: Path) -> "Checkpoint":
+        """Open the checkpoint of a query that has run before."""
+        if not (folder / "midstream.json").is_file():
+            raise MidstreamError(f"{folder} is not the checkpoint of a query")
+        return Checkpoint(folder)
+
+    @property
+    def spark(self) -> str:
+        """Return Spark's own checkpoint folder."""
+        return str(self.folder / "spark")
+
+    @property
+    def controls(self) -> ControlLog:
+        """Return the control log."""
+        return ControlLog(self.folder / "control")
+
+    def identify(self, name: str, plan: Plan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
+        """Write down who the query is, or check that it is still the same one."""
+        asked = {"name": name, "query": str(plan.query), "plan": str(plan), "join": plan.method, "buckets": buckets}
+        file = self.folder / "midstream.json"
+        if file.is_file():
+            known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            if known["buckets"] != buckets:
+                raise MidstreamError(
+                    f"checkpoint {self.folder} was written with {known['buckets']} buckets and cannot go on with "
+                    f"{buckets}; start with buckets = {known['buckets']} or with a new checkpoint"
+                )
+            if known["query"] != asked["query"]:
+                raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
+            return known
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MidstreamError(f"cannot write the checkpoint {self.folder}: {error.strerror}") from error
+        known = {**asked, "labels": list(labels), "id": uuid.uuid4().hex}
+        self._replace("midstream.json", known)
+        return known
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace the status."""
+        self._replace("status.json", {**status, "updated": time.time()})
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the latest status."""
+        try:
+            told: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"state": "not started"}
+        if told.get("state") == "running" and not _alive(told.get("pid", 0)):
+            told["state"] = "died"
+        return told
+
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Append an event."""
+        with open(self.folder / "events.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps({"at": time.time(), **event}) + "\n")
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """Return all events, oldest first; a line cut short by a crash is left out."""
+        events = []
+        with contextlib.suppress(FileNotFoundError), open(self.folder / "events.jsonl", encoding="utf-8") as file:
+            for line in file:
+                with contextlib.suppress(ValueError):
+                    events.append(json.loads(line))
+        return events
+
+    def _replace(self, name: str, document: dict[str, Any]) -> None:
+        pending = self.folder / f".{name}.{os.getpid()}.pending"
+        pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        os.replace(pending, self.folder / name)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return False
+    return pid > 0

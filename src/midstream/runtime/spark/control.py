@@ -1,0 +1,38 @@
+"""The control log: an append-only folder of control rows in the checkpoint, read as a stream by the running query.
+
+Anyone who can write there can send control. A control row reaches all buckets in the same micro-batch, so it takes
+effect at one position in all of them; recovery reads the same rows again, buckets skip those they have obeyed.
+"""
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+
+STOP, DRAIN, SNAPSHOT = "stop", "drain", "snapshot"
+CONTROLS = {
+    STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
+    DRAIN: "give out everything that waits, then stop",
+    SNAPSHOT: "write the statistics of every bucket into the events",
+}
+
+
+class ControlLog:
+    """The control rows of one query."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def send(self, do: str) -> str:
+        """Append a control row, durably and whole; return its id."""
+        identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
+        line = json.dumps({"id": identity, "do": do})
+        pending = self.folder / f".{identity}.pending"
+        with open(pending, "w", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(pending, self.folder / f"{identity}.json")
+        return identity

@@ -1,0 +1,48 @@
+"""Events: what each bucket tells of each micro-batch, and their sum."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class BatchEvent:
+    """One micro-batch over all buckets."""
+
+    version: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    waiting: int = 0
+    released_us: int = 0
+    predicate_evaluations: int = 0
+    state_tuples: int = 0
+    state_bytes: int = 0
+    rebuilt: int = 0
+    """Buckets whose states were rebuilt from their window rows."""
+    unshared: int = 0
+    """Buckets whose states did not fit into shared memory and will be rebuilt."""
+    bucket_ms: float = 0.0
+    """The slowest bucket."""
+    controls: list[dict[str, Any]] = field(default_factory=list)
+
+
+def event_of(blob: bytes) -> dict[str, Any]:
+    """Read one bucket's event."""
+    told: dict[str, Any] = json.loads(blob)
+    return told
+
+
+def total(events: list[dict[str, Any]]) -> BatchEvent:
+    """Sum the events of all buckets of one micro-batch. Broadcast rows count in every bucket that got them."""
+    out = BatchEvent()
+    for event in events:
+        for name in ("rows_in", "rows_out", "late", "waiting", "predicate_evaluations", "state_tuples", "state_bytes"):
+            setattr(out, name, getattr(out, name) + event[name])
+        out.version = event["version"]
+        out.released_us = event["released_us"]
+        out.rebuilt += bool(event["rebuilt"])
+        out.unshared += not event["shared"]
+        out.bucket_ms = max(out.bucket_ms, event["wall_ms"])
+        out.controls = event["controls"]
+    return out

@@ -1,0 +1,131 @@
+"""Mapped state: a bucket's arrays in memory shared by all Python workers of a host.
+
+Spark gives a bucket to another worker process from one batch to the next. The arrays of its operators therefore lie in
+files under /dev/shm; a worker maps them, works in place, and stamps them with the version of the durable state they
+belong to. A stamp that is missing or names another version means: rebuild from the durable state.
+
+    stamp (token, small arrays, names of files)  ──▶ map ──▶ work in place ──▶ publish under the next token
+"""
+
+import contextlib
+import fcntl
+import mmap
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+SMALL_BYTES = 1 << 14
+"""Arrays up to this size travel inside the stamp."""
+
+
+class MappedState:
+    """The mapped arrays of one bucket of one query.
+
+    Invariant: a stamp exists only while the arrays are exactly the state its token names; from `take` to `publish`
+    there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._stamp = folder / "stamp"
+        self._lock: int | None = None
+        self._mapped: dict[str, tuple[str, npt.NDArray[Any]]] = {}
+
+    def __enter__(self) -> "MappedState":
+        """Keep other attempts at the same bucket away; without the lock nothing is taken or published."""
+        self._lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = None
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def take(self, token: str) -> Arrays | None:
+        """Return the arrays stamped with the token, and remove the stamp; None when there are no such arrays."""
+        if self._lock is None:
+            return None
+        try:
+            stamp = pickle.loads(self._stamp.read_bytes())
+            self._stamp.unlink()
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return None
+        if stamp["token"] != token:
+            return None
+        arrays: Arrays = dict(stamp["small"])
+        try:
+            for name, (file, dtype, shape) in stamp["files"].items():
+                arrays[name] = self._map(name, file, np.dtype(dtype), shape)
+        except (OSError, ValueError):
+            return None
+        return arrays
+
+    def _map(self, name: str, file: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        with open(self._folder / file, "r+b") as handle:
+            memory = mmap.mmap(handle.fileno(), 0)
+        array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
+        self._mapped[name] = (file, array)
+        return array
+
+    def publish(self, token: str, arrays: Arrays) -> bool:
+        """Stamp the arrays; those that are not mapped yet are copied once. Return whether there was room for them."""
+        if self._lock is None:
+            return False
+        small = {n: np.array(a) for n, a in arrays.items() if a.nbytes <= SMALL_BYTES}
+        files, kept = {}, set()
+        try:
+            for name, array in arrays.items():
+                if name in small:
+                    continue
+                file, known = self._mapped.get(name, ("", None))
+                if known is not array:
+                    file = self._copy(name, array)
+                files[name] = (file, array.dtype.str, array.shape)
+                kept.add(file)
+        except OSError:
+            self.forget()
+            return False
+        pending = self._folder / "stamp.pending"
+        pending.write_bytes(pickle.dumps({"token": token, "small": small, "files": files}))
+        os.replace(pending, self._stamp)
+        for path in self._folder.glob("array-*"):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+        return True
+
+    def _copy(self, name: str, array: npt.NDArray[Any]) -> str:
+        room = os.statvfs(self._folder)
+        if room.f_bavail * room.f_frsize < 2 * array.nbytes:
+            raise OSError("no room")
+        file = f"array-{os.getpid()}-{os.urandom(6).hex()}"
+        with open(self._folder / file, "w+b") as handle:
+            handle.truncate(array.nbytes)
+        mapped = self._map(name, file, array.dtype, array.shape)
+        mapped[...] = array
+        return file
+
+    def forget(self) -> None:
+        """Remove everything that is mapped."""
+        with contextlib.suppress(OSError):
+            self._stamp.unlink()
+        for path in self._folder.glob("array-*"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def forget_query(folder: Path) -> None:
+    """Remove the mapped state of all buckets of a query."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,113 @@
+"""Pack: the rows of one stream's partition become one Arrow blob per alias and bucket, and a tick for every bucket.
+
+Arrow batches of a partition ──▶ time, offset, used columns ──▶ bucket of each row ──▶ blobs, ticks
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+
+from midstream.model.types import storage_type
+from midstream.plan.plan import Plan
+from midstream.runtime.arrivals import NEVER
+from midstream.runtime.routing import buckets_of
+from midstream.runtime.spark.blobs import OFFSET, TIME, Rows, from_blob, to_blob
+
+PACKED = "bucket int, alias int, part int, high long, blob binary"
+"""The columns between pack and processor. `alias` -1 is a tick: `part` is then the stream's position and `high` its
+largest time. `alias` -2 is a control row."""
+PACKED_ARROW = pa.schema(
+    [("bucket", pa.int32()), ("alias", pa.int32()), ("part", pa.int32()), ("high", pa.int64()), ("blob", pa.binary())]
+)
+TICK, CONTROL = -1, -2
+
+PART_SHIFT = 28
+"""In a live query an offset is the partition's number and the place in it: 2^28 rows per partition and batch."""
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs the rows of one stream. `labels[b]` is what bucket b is called, `recorded` says that rows come as blobs."""
+
+    plan: Plan
+    stream: str
+    position: int
+    labels: tuple[int, ...]
+    recorded: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one partition."""
+        part = TaskContext.get().partitionId()
+        held = list(batches)
+        table = pa.Table.from_batches(held) if held else None
+        lines: list[tuple[int, int, int, int, bytes | None]] = []
+        high = NEVER
+        if table is not None and table.num_rows:
+            times, offsets, columns = self._recorded(table) if self.recorded else self._live(table, part)
+            ahead = table.column("high").to_numpy() if self.recorded else times
+            high = int(ahead.max(initial=NEVER))
+            for rank, source in enumerate(self.plan.query.sources):
+                if source.stream.name == self.stream and len(times):
+                    lines += self._blobs(rank, source.alias, part, times, offsets, columns)
+        lines += [(label, TICK, self.position, high, None) for label in self.labels]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(values, t) for values, t in zip(zip(*lines, strict=True), PACKED_ARROW.types, strict=True)],
+            schema=PACKED_ARROW,
+        )
+
+    def _live(
+        self, table: pa.Table, part: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[str, pa.Array]]:
+        """Take rows as Spark gives them; rows without a time cannot be placed and are left out."""
+        schema = next(s.stream for s in self.plan.query.sources if s.stream.name == self.stream)
+        time = table.column(schema.time)
+        if time.null_count:
+            table = table.filter(time.is_valid())
+            time = table.column(schema.time)
+        if pa.types.is_timestamp(time.type):
+            time = time.cast(pa.timestamp("us", time.type.tz), safe=False)
+        times = np.array(time.cast(pa.int64()).to_numpy(), np.int64)
+        offsets = np.arange(len(times), dtype=np.int64) + (part << PART_SHIFT)
+        columns = {}
+        for name in table.column_names:
+            wanted = storage_type(table.schema.field(name).type)
+            if wanted is not None:
+                columns[name] = table.column(name).cast(wanted).combine_chunks()
+        return times, offsets, {n: _array(c) for n, c in columns.items()}
+
+    def _recorded(self, table: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[str, pa.Array]]:
+        rows = pa.concat_tables([from_blob(blob.as_py()) for blob in table.column("blob")]).combine_chunks()
+        columns = {name: _array(rows.column(name)) for name in rows.column_names if name not in (TIME, OFFSET)}
+        return np.array(rows.column(TIME), np.int64), np.array(rows.column(OFFSET), np.int64), columns
+
+    def _blobs(
+        self,
+        rank: int,
+        alias: str,
+        part: int,
+        times: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        columns: dict[str, pa.Array],
+    ) -> list[tuple[int, int, int, int, bytes | None]]:
+        used = {name: columns[name] for name in self.plan.query.columns_of(alias)}
+        rows = Rows.of(times, offsets, used)
+        if len(self.labels) == 1:
+            return [(self.labels[0], rank, part, 0, to_blob(rows.table))]
+        places = buckets_of(self.plan.partitioning, alias, len(self.labels), offsets, columns)
+        if places is None:
+            blob = to_blob(rows.table)
+            return [(label, rank, part, 0, blob) for label in self.labels]
+        lines: list[tuple[int, int, int, int, bytes | None]] = []
+        for bucket, label in enumerate(self.labels):
+            mine = rows.where(places == bucket)
+            if len(mine):
+                lines.append((label, rank, part, 0, to_blob(mine.table)))
+        return lines
+
+
+def _array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,200 @@
+"""A running query on Spark: start it, watch it, send it control."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming import StreamingQuery
+
+from midstream.model.errors import MidstreamError
+from midstream.plan.plan import Plan
+from midstream.runtime.loop import MOST_BUCKETS, output_schema
+from midstream.runtime.spark.blobs import from_blob
+from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
+from midstream.runtime.spark.checkpoint import Checkpoint
+from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP
+from midstream.runtime.spark.events import event_of, total
+from midstream.runtime.spark.graph import labels_of, output_lines
+from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.settings import shared_memory, with_settings
+from midstream.runtime.spark.sinks import BatchSink, sink_of
+
+ENDING = (STOP, DRAIN)
+
+
+class SparkRun:
+    """A query that runs on Spark until it is stopped, fails, or its sources end."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        plan: Plan,
+        frames: Mapping[str, DataFrame],
+        lateness_us: Mapping[str, int],
+        sink: Any,
+        checkpoint: str | Path,
+        buckets: int | None = None,
+        ordered: bool = False,
+        trigger: dict[str, Any] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.name = name
+        asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
+        if type(asked) is not int or not 1 <= asked <= MOST_BUCKETS:
+            raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {asked!r}")
+        self.buckets = 1 if plan.partitioning.one_bucket else asked
+        self._spark = spark
+        self._ordered = ordered
+        self._sink: BatchSink = sink_of(sink)
+        self._checkpoint = Checkpoint(Path(checkpoint))
+        known = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
+        self._labels = tuple(known["labels"])
+        self._mapped = shared_memory() / known["id"]
+        self._totals = {"rows_in": 0, "rows_out": 0, "late": 0} | self._earlier_totals()
+        self._end_after: int | None = None
+        self._query = self._start(frames, lateness_us, trigger or {})
+        self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
+        self._watch.start()
+
+    def _earlier_totals(self) -> dict[str, int]:
+        told = self._checkpoint.read_status()
+        return {k: int(told[k]) for k in ("rows_in", "rows_out", "late") if k in told}
+
+    def _start(
+        self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int], trigger: dict[str, Any]
+    ) -> StreamingQuery:
+        lateness = {s.position: lateness_us.get(s.stream.name, 0) for s in self.plan.query.sources}
+        spec = BucketSpec(
+            self.plan, lateness, str(self._mapped), self._ordered, False, keep_late=False, first_label=self._labels[0]
+        )
+        controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
+        with with_settings(self._spark, self.buckets):
+            lines = output_lines(self.plan, frames, spec, self._labels, controls)
+            writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
+            writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
+            query = (writer.trigger(**trigger) if trigger else writer).start()
+        self._tell("started", {"plan": str(self.plan), "buckets": self.buckets})
+        self._write_status("running", None)
+        return query
+
+    def _on_batch(self, lines: DataFrame, number: int) -> None:
+        """Give one micro-batch's results to the sink, and note how it went."""
+        started = time.perf_counter()
+        lines.persist()
+        try:
+            self._sink.write(self._results(lines), number)
+            told = total(
+                [event_of(bytes(r.blob)) for r in lines.where(F.col("kind") == EVENT).select("blob").collect()]
+            )
+        finally:
+            lines.unpersist()
+        for key in self._totals:
+            self._totals[key] += getattr(told, key)
+        batch = {"batch": number, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
+        if told.rebuilt:
+            self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
+        if told.unshared:
+            self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
+        for control in told.controls:
+            self._tell(control["do"], {"id": control["id"], "batch": number, "position_us": told.released_us})
+            if control["do"] == SNAPSHOT:
+                self._tell("statistics", batch)
+            if control["do"] in ENDING:
+                self._end_after = number
+        self._write_status("running", batch)
+
+    def _results(self, lines: DataFrame) -> DataFrame:
+        schema = output_schema(self.plan)
+        order = [f"_order{k}" for k in range(4 + 2 * len(self.plan.query.sources))] if self._ordered else []
+        full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
+        blobs = lines.where(F.col("kind") == RESULT).select("blob")
+        rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
+        return rows.orderBy(*order).drop(*order) if order else rows
+
+    def _wait_for_end(self) -> None:
+        """Stop the query once the micro-batch that carried a stop has been committed; then write its last status."""
+        while self._query.isActive:
+            progress = self._query.lastProgress
+            done = progress is not None and self._end_after is not None and progress["batchId"] >= self._end_after
+            if done:
+                self._query.stop()
+            time.sleep(0.05)
+        failure = self._query.exception()
+        if failure is not None:
+            self._tell("failed", {"error": str(failure).split("\n")[0]})
+            self._write_status("failed", None, str(failure).split("\n")[0])
+        else:
+            self._tell("stopped", {})
+            self._write_status("stopped", None)
+            forget_query(self._mapped)
+
+    def _tell(self, what: str, more: dict[str, Any]) -> None:
+        self._checkpoint.add_event({"event": what, **more})
+
+    def _write_status(self, state: str, batch: dict[str, Any] | None, error: str | None = None) -> None:
+        before = self._checkpoint.read_status()
+        status = {
+            "name": self.name, "state": state, "pid": os.getpid(), "plan": str(self.plan), "buckets": self.buckets,
+            "partitioning": str(self.plan.partitioning), **self._totals, "error": error,
+            "last_batch": batch or before.get("last_batch"),
+        }  # fmt: skip
+        self._checkpoint.write_status(status)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the query is doing."""
+        return self._checkpoint.read_status()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what has happened to the query, over all its runs."""
+        return self._checkpoint.read_events()
+
+    def explain(self) -> str:
+        """Return the plan as people read it."""
+        return self.plan.explain()
+
+    def snapshot(self) -> str:
+        """Ask for statistics in the events; return the id of the control row."""
+        return self._checkpoint.controls.send(SNAPSHOT)
+
+    def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
+        """Stop through the control log, after the micro-batch that reads it; `drain` gives out waiting rows first."""
+        if self._query.isActive:
+            self._checkpoint.controls.send(DRAIN if drain else STOP)
+            self._query.awaitTermination(int(timeout_s))
+            if self._query.isActive:
+                self._query.stop()
+        self._watch.join(timeout_s)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query ends; return whether it has. A failure is raised."""
+        ended = (
+            self._query.awaitTermination(int(timeout_s)) if timeout_s is not None else self._query.awaitTermination()
+        )
+        if timeout_s is None or ended:
+            self._watch.join(30)
+        return timeout_s is None or bool(ended)
+
+
+class _Unpacker:
+    """Turns result blobs into rows, in the workers."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Unpack the blobs of one partition."""
+        place = self._schema.get_field_index("_version")
+        for batch in batches:
+            for blob in batch.column(0):
+                for rows in from_blob(blob.as_buffer()).to_batches():
+                    version = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+                    yield rows.add_column(place, "_version", version)

@@ -1,0 +1,89 @@
+"""Sinks on Spark: what is done with the results of one micro-batch.
+
+Contract: `write(results, batch)` may be called again with the same batch number after a crash, with the same rows. A
+sink is exactly-once when writing a batch twice leaves the same as writing it once. The folder of Parquet is; a function
+given by the user is if it uses the number; other Spark formats are at-least-once.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from midstream.model.errors import SinkError
+
+
+class BatchSink(Protocol):
+    """Takes the results of each micro-batch."""
+
+    def write(self, results: DataFrame, batch: int) -> None:
+        """Take the results of a micro-batch; the same batch may come twice."""
+
+
+class ParquetFolder:
+    """A folder of Parquet files, those of batch n named `batch-n-*.parquet`; each batch is there once.
+
+    Files are written beside their place and renamed; a batch that comes again replaces its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SinkError(f"cannot write {folder}: {error.strerror}") from error
+
+    def write(self, results: DataFrame, batch: int) -> None:
+        """Replace the files of a batch."""
+        pending = self.folder / f".pending-{batch:08d}"
+        shutil.rmtree(pending, ignore_errors=True)
+        results.write.parquet(str(pending.absolute()))
+        for old in self.folder.glob(f"batch-{batch:08d}-*.parquet"):
+            old.unlink()
+        for place, part in enumerate(sorted(pending.glob("part-*.parquet"))):
+            os.replace(part, self.folder / f"batch-{batch:08d}-{place:04d}.parquet")
+        shutil.rmtree(pending, ignore_errors=True)
+
+
+class FunctionSink:
+    """Results handed to a function of (DataFrame, batch number)."""
+
+    def __init__(self, function: Callable[[DataFrame, int], Any]) -> None:
+        self._function = function
+
+    def write(self, results: DataFrame, batch: int) -> None:
+        """Call the function."""
+        self._function(results, batch)
+
+
+class FormatSink:
+    """Results appended in any format Spark can write in batches."""
+
+    def __init__(self, kind: str, options: dict[str, str]) -> None:
+        self._kind = kind
+        self._options = options
+
+    def write(self, results: DataFrame, batch: int) -> None:
+        """Append the results."""
+        if self._kind == "console":
+            print(f"--- batch {batch}")
+            results.show(int(self._options.get("numRows", 20)), truncate=False)
+        else:
+            results.write.format(self._kind).options(**self._options).mode("append").save()
+
+
+def sink_of(sink: Any) -> BatchSink:
+    """Make a sink of what a user gives: a folder, a function, or a format with options."""
+    if isinstance(sink, str | Path):
+        return ParquetFolder(Path(sink))
+    if callable(sink):
+        return FunctionSink(sink)
+    if isinstance(sink, dict) and isinstance(sink.get("format"), str):
+        options = {str(k): str(v) for k, v in sink.items() if k != "format"}
+        return (
+            ParquetFolder(Path(options["path"])) if sink["format"] == "folder" else FormatSink(sink["format"], options)
+        )
+    raise SinkError("a sink is a folder, a function of (DataFrame, batch number), or {'format': ..., options}")
