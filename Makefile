@@ -5,14 +5,15 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test lint format demo bench clean
+.PHONY: help setup check test lint format demo replay-demo bench clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
+SECONDS ?= 45
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 help: ## List the tasks
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready-dev ## Build .venv with the tested versions, and look for Java
 
@@ -31,7 +32,10 @@ format: .venv/.ready-dev ## Rewrite the code in the house format, and fix what r
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-demo: .venv/.ready-dev ## Replay a recorded scenario (SCENARIO=path), output in build/
+demo: .venv/.ready-spark ## Run a live 4-way join on local Spark for a minute, then check it (SECONDS=45)
+	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/midstream demo --seconds $(SECONDS)
+
+replay-demo: .venv/.ready-dev ## Replay a recorded scenario (SCENARIO=path), output in build/
 	@mkdir -p build
 	$(BIN)/midstream replay $(SCENARIO) --out build/demo.parquet --report build/demo.json
 
@@ -51,7 +55,7 @@ clean: ## Remove build output and caches; .venv stays
 	@tools/ensure-java
 	@touch $@
 
-# Apart from the rest because PySpark is a large download that only the Spark tests need.
+# Apart from the rest because PySpark is a large download that only the demo and the Spark tests need.
 .venv/.ready-spark: .venv/.ready-dev
 	@echo "Adding PySpark to .venv: a large download the first time."
 	@$(PIP_INSTALL) -e '.[dev,spark]'

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
-from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.local import LocalRuntime
+from midstream.runtime.sources import StreamRows
 
 Progress = Callable[[int, int], None]
 """Told how many seconds of event time are done, and how many there are."""

@@ -11,8 +11,8 @@ import pyarrow as pa
 from midstream.lang.sql import parse_query
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.replay import make_plan
+from midstream.runtime.sources import StreamRows
 
 SECOND_US = 1_000_000
 

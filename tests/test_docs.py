@@ -11,6 +11,7 @@ from midstream.app.cli import app
 from midstream.lang.sql import parse_query
 from midstream.model.stream import StreamSchema
 from midstream.runtime.scenario import read_scenario
+from midstream.runtime.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -37,6 +38,15 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
         exec(compile(block, name(page), "exec"), shared)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("page", pages_with("python spark"), ids=name)
+def test_python_examples_run_on_spark(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared: dict[str, object] = {}
+    for block in blocks(page, "python spark"):
+        exec(compile(block, name(page), "exec"), shared)
+
+
 @pytest.mark.parametrize("page", pages_with("sql"), ids=name)
 def test_sql_examples_bind(page: Path) -> None:
     numbers = [(n, pa.int64()) for n in ("ts", "k", "qty")]
@@ -53,6 +63,15 @@ def test_scenario_examples_are_accepted(page: Path, tmp_path: Path) -> None:
         file = tmp_path / "scenario.toml"
         file.write_text(block)
         assert read_scenario(file).streams
+
+
+@pytest.mark.parametrize("page", pages_with("toml pipeline"), ids=name)
+def test_pipeline_examples_are_accepted(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT a.k FROM a")
+    for block in blocks(page, "toml pipeline"):
+        file = tmp_path / "pipeline.toml"
+        file.write_text(block)
+        assert read_pipeline(file).streams
 
 
 @pytest.mark.parametrize("page", pages_with("console"), ids=name)

@@ -82,8 +82,10 @@ def launch(job: Job, module: str, python: Path, limit_s: float) -> Watched:
     return Watched(said, peak, checkpoint, wall)
 
 
+# prctl(PR_SET_PDEATHSIG, SIGKILL): a system does not outlive this process, however that ends.
 _ON_TWO_CORES = (
-    f"import os, sys; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{CORES}]);"
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9);"
+    f" os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{CORES}]);"
     " os.execv(sys.argv[1], sys.argv[1:])"
 )
 

@@ -38,16 +38,17 @@ def run(job: Job) -> Said:
     results = join_all(pw, rows, job.window_us)
     pw.io.csv.write(results, job.out / "results.csv")
     meter = Meter()
-    pw.io.subscribe(rows.reduce(n=pw.reducers.count()), on_change=meter.on_count)
-    # Nothing passes this filter: it is there to be told when a time has gone through the joins.
-    pw.io.subscribe(results.filter(pw.this.v_a < 0), on_change=meter.on_nothing, on_time_end=meter.on_time_end)
+    # Changes with every commit, and is only told when the results of that commit are known as well.
+    read, found = rows.reduce(n=pw.reducers.count()), results.reduce(m=pw.reducers.count())
+    pw.io.subscribe(read.join(found).select(read.n, found.m), on_change=meter.on_change)
     # It would wait for more files for ever; the thread ends with the process.
-    threading.Thread(target=pw.run, kwargs={"monitoring_level": pw.MonitoringLevel.NONE}, daemon=True).start()
+    engine = threading.Thread(target=pw.run, kwargs={"monitoring_level": pw.MonitoringLevel.NONE}, daemon=True)
+    engine.start()
     batches = []
     for place, file in enumerate(sorted(job.csv.iterdir()), start=1):
         started = time.perf_counter()
         file.rename(watched / file.name)
-        meter.wait_for(place * job.batch_rows)
+        meter.wait_for(place * job.batch_rows, engine)
         batches.append((job.batch_rows, time.perf_counter() - started))
     wait_until_quiet(job.out / "results.csv")
     rate, seconds = steady(job, batches)
@@ -78,34 +79,25 @@ def join_all(pw: Any, rows: Any, window_us: int) -> Any:
 
 
 class Meter:
-    """How many rows have been read at which of Pathway's times, and which times are over."""
+    """How many rows have passed through the joins."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._counted_at = 0
-        self._over = 0
         self._changed = threading.Condition()
 
-    def on_count(self, key: Any, row: dict[str, int], time: int, is_addition: bool) -> None:
-        """Take note of the rows read so far."""
+    def on_change(self, key: Any, row: dict[str, int], time: int, is_addition: bool) -> None:
+        """Take note of the rows so far."""
         if is_addition:
             with self._changed:
-                self.count, self._counted_at = row["n"], time
+                self.count = row["n"]
                 self._changed.notify()
 
-    def on_nothing(self, key: Any, row: dict[str, int], time: int, is_addition: bool) -> None:
-        """Do nothing: no payload is negative."""
-
-    def on_time_end(self, time: int) -> None:
-        """Take note that all results of a time are out."""
+    def wait_for(self, rows: int, engine: threading.Thread) -> None:
+        """Return when so many rows have passed; fail when the engine has ended before."""
         with self._changed:
-            self._over = time
-            self._changed.notify()
-
-    def wait_for(self, rows: int) -> None:
-        """Return when so many rows have passed through the joins."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.count >= rows and self._over >= self._counted_at)
+            while not self._changed.wait_for(lambda: self.count >= rows, timeout=QUIET_S):
+                if not engine.is_alive():
+                    raise RuntimeError(f"Error: Pathway ended after {self.count} of {rows} rows")
 
 
 def wait_until_quiet(file: Any) -> None:

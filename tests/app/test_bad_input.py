@@ -257,7 +257,6 @@ BAD_SETTINGS = {
     "buckets = -3": ["buckets", "-3"],
     'buckets = "two"': ["buckets", "'two'"],
     "buckets = true": ["buckets", "True"],
-    'runtime = "spark"': ["spark", "not supported yet"],
     'runtime = "cloud"': ["'cloud'", "local"],
     'framework = "cacq"': ["cacq", "not supported yet"],
     'framework = "forest"': ["'forest'", "tree"],

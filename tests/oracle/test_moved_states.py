@@ -8,9 +8,9 @@ import pytest
 
 import midstream as ms
 from midstream.model.errors import StateError
-from midstream.runtime.arrivals import StreamReader, StreamRows
+from midstream.runtime.arrivals import StreamReader
 from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import recorded_table
+from midstream.runtime.sources import StreamRows, recorded_table
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case

@@ -1,4 +1,4 @@
-"""The command line: `midstream replay | explain | bench | compare`."""
+"""The command line: `midstream replay | explain | bench | compare | run | status | stop | snapshot | demo`."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from midstream.app import bench as benches
+from midstream.app import spark_commands
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
 from midstream.runtime.replay import make_plan, prepare, replay
@@ -118,6 +119,13 @@ def _two(files: list[Path]) -> tuple[Path, Path]:
     if len(files) != 2:
         raise MidstreamError("compare needs two JSON files: midstream bench compare BEFORE AFTER")
     return files[0], files[1]
+
+
+app.command("run")(spark_commands.run_command)
+app.command("status")(spark_commands.status_command)
+app.command("stop")(spark_commands.stop_command)
+app.command("snapshot")(spark_commands.snapshot_command)
+app.command("demo")(spark_commands.demo_command)
 
 
 def main() -> None:

@@ -23,6 +23,10 @@ class ScenarioError(MidstreamError):
     """A scenario file that asks for something that does not exist or makes no sense."""
 
 
+class PipelineError(MidstreamError):
+    """A pipeline file that asks for something that does not exist or makes no sense."""
+
+
 class SourceError(MidstreamError):
     """Input that cannot be read as the stream it is said to be."""
 

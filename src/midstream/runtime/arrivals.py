@@ -7,25 +7,15 @@ depends on the stream alone, so it is the same at any batch width.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.runtime.sources import Chunk, RecordedStream
+from midstream.runtime.sources import RecordedStream, StreamRows
 
 NEVER = -(2**63)
 FOREVER = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class StreamRows:
-    """Rows of one stream in event-time order."""
-
-    times: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    rows: pa.Table
 
 
 class StreamReader:
@@ -84,14 +74,14 @@ class StreamReader:
             chunk = self._set_aside(chunk, late)
         self._add(chunk)
 
-    def _set_aside(self, chunk: Chunk, late: npt.NDArray[np.bool_]) -> Chunk:
+    def _set_aside(self, chunk: StreamRows, late: npt.NDArray[np.bool_]) -> StreamRows:
         self.late += int(np.count_nonzero(late))
         if self._on_late is not None:
             self._on_late(StreamRows(chunk.times[late], chunk.offsets[late], _filter(chunk.rows, late)))
         kept = ~late
-        return Chunk(chunk.times[kept], chunk.offsets[kept], _filter(chunk.rows, kept))
+        return StreamRows(chunk.times[kept], chunk.offsets[kept], _filter(chunk.rows, kept))
 
-    def _add(self, chunk: Chunk) -> None:
+    def _add(self, chunk: StreamRows) -> None:
         times = np.concatenate([self._times, chunk.times])
         offsets = np.concatenate([self._offsets, chunk.offsets])
         rows = pa.concat_tables([self._rows, chunk.rows]) if len(self._times) else chunk.rows

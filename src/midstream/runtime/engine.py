@@ -136,7 +136,7 @@ class PlannedQuery:
     def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...]) -> None:
         self.name = name
         self.plan = plan
-        self._streams = streams
+        self.streams = streams
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -158,7 +158,7 @@ class PlannedQuery:
         else:
             target = FunctionSink(sink)
         try:
-            report = Loop(self.plan, self._streams, parse_duration(batch), buckets).run(target)
+            report = Loop(self.plan, self.streams, parse_duration(batch), buckets).run(target)
             target.commit()
         except BaseException:
             target.abort()

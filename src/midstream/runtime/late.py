@@ -6,9 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.model.errors import SinkError
-from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.sinks import PendingFile
-from midstream.runtime.sources import first_line
+from midstream.runtime.sources import StreamRows, first_line
 
 
 class LateFile:

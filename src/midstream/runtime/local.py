@@ -12,9 +12,9 @@ from midstream.model.batch import Results
 from midstream.operators.build import build
 from midstream.operators.pipeline import StateSize
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import StreamRows
 from midstream.runtime.numbering import AliasRows, Slice, number_rows, slices
 from midstream.runtime.routing import buckets_of
+from midstream.runtime.sources import StreamRows
 
 
 class LocalRuntime:

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import FOREVER, StreamReader, StreamRows
+from midstream.runtime.arrivals import FOREVER, StreamReader
 from midstream.runtime.local import LocalRuntime
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
-from midstream.runtime.sources import RecordedStream
+from midstream.runtime.sources import RecordedStream, StreamRows
 
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
@@ -49,7 +49,7 @@ class Loop:
         started = time.perf_counter()
         runtime = LocalRuntime(self.plan, self.buckets)
         report = Report(buckets=runtime.buckets, partitioning=str(self.plan.partitioning))
-        readers = self._readers(on_late)
+        readers = self.readers(on_late)
         while (earliest := min(r.next_time() for r in readers.values())) < FOREVER:
             end = (earliest // self.batch_us + 1) * self.batch_us
             rows = {name: reader.until(end) for name, reader in readers.items()}
@@ -65,7 +65,8 @@ class Loop:
         report.wall_s = time.perf_counter() - started
         return report
 
-    def _readers(self, on_late: Callable[[str, StreamRows], None] | None) -> dict[str, StreamReader]:
+    def readers(self, on_late: Callable[[str, StreamRows], None] | None) -> dict[str, StreamReader]:
+        """Return a reader for each stream the query uses, in declaration order."""
         query = self.plan.query
         readers = {}
         for stream in self.streams:

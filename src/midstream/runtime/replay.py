@@ -1,5 +1,6 @@
 """Replay: run a scenario over recorded streams and write what came out and what happened."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -7,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
-from midstream.model.errors import PlanError, SinkError
+from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.optimize.order_joins import order_joins
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
@@ -17,8 +18,8 @@ from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
 from midstream.runtime.scenario import JOINS, Scenario
-from midstream.runtime.sinks import FileSink, PendingFile, TableSink
-from midstream.runtime.sources import RecordedStream, open_recorded
+from midstream.runtime.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.runtime.sources import RecordedStream, StreamRows, open_recorded
 
 
 def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
@@ -78,7 +79,11 @@ def replay(
         if report_file is not None:
             files.append(report_file)
         loop = Loop(plan, rehearsal.streams, scenario.batch_us, scenario.buckets)
-        told = loop.run(sink, progress, late_file.add if late_file is not None else None)
+        on_late = late_file.add if late_file is not None else None
+        if scenario.runtime == "spark":
+            told = _on_spark(loop, sink, progress, on_late)
+        else:
+            told = loop.run(sink, progress, on_late)
         # Everything is whole on disk before the first file appears under its name.
         if isinstance(sink, FileSink):
             sink.close()
@@ -93,6 +98,18 @@ def replay(
             file.abort()
         raise
     return told, sink.table() if isinstance(sink, TableSink) else None
+
+
+def _on_spark(
+    loop: Loop, sink: Sink, progress: Progress | None, on_late: Callable[[str, StreamRows], None] | None
+) -> Report:
+    """Run the loop's streams through Spark on this machine."""
+    try:
+        from midstream.runtime.spark.rehearse import rehearse  # PySpark is an extra
+        from midstream.runtime.spark.settings import local_session
+    except ImportError as error:
+        raise MidstreamError(f'runtime = "spark" needs PySpark, which is not installed ({error.name})') from error
+    return rehearse(local_session(), loop.plan, loop.readers(on_late), loop.batch_us, loop.buckets, sink, progress)
 
 
 def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:

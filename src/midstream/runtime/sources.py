@@ -21,8 +21,8 @@ TIME_LIMIT_US = 2**62
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Rows in recorded order: event time, place in the stream, and the columns asked for."""
+class StreamRows:
+    """Rows of one stream: event time, offset (their place in the recording), and the columns asked for."""
 
     times: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class RecordedStream:
         self.lateness_us = lateness_us
         self._data = data
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[Chunk]:
+    def chunks(self, columns: Sequence[str]) -> Iterator[StreamRows]:
         """Yield the rows in recorded order with the given columns, in the types queries use."""
         wanted = list(dict.fromkeys([self.schema.time, *columns]))
         offset = 0
@@ -52,7 +52,7 @@ class RecordedStream:
             rows = pa.table(arrays, names=list(columns)) if columns else pa.table({})
             offsets = np.arange(offset, offset + len(times), dtype=np.int64)
             offset += len(times)
-            yield Chunk(times, offsets, rows)
+            yield StreamRows(times, offsets, rows)
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
         """Return no rows, with the given columns."""

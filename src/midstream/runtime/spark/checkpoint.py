@@ -5,11 +5,14 @@ checkpoint/control        control rows
 checkpoint/midstream.json who: query, plan, buckets
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/events.jsonl   what happened, one line each
+checkpoint/lock           held by the process that runs the query
 """
 
 import contextlib
+import fcntl
 import json
 import os
+import socket
 import time
 import uuid
 from pathlib import Path
@@ -25,6 +28,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._lock: int | None = None
 
     @staticmethod
     def existing(folder: Path) -> "Checkpoint":
@@ -65,6 +69,30 @@ class Checkpoint:
         self._replace("midstream.json", known)
         return known
 
+    def hold(self) -> None:
+        """Keep other runs of this query away until `let_go`, or until this process is gone."""
+        self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.let_go()
+            pid = self.read_status().get("pid", "unknown")
+            raise MidstreamError(
+                f"checkpoint {self.folder} is in use: its query is running already, in process {pid}"
+            ) from error
+
+    def check_free(self) -> None:
+        """Refuse when the query is running already."""
+        if (self.folder / "lock").exists():
+            self.hold()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Let another run of this query begin."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status."""
         self._replace("status.json", {**status, "updated": time.time()})
@@ -75,7 +103,8 @@ class Checkpoint:
             told: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"state": "not started"}
-        if told.get("state") == "running" and not _alive(told.get("pid", 0)):
+        here = told.get("host") in (None, socket.gethostname())
+        if told.get("state") == "running" and here and not _alive(told.get("pid", 0)):
             told["state"] = "died"
         return told
 
@@ -102,6 +131,8 @@ class Checkpoint:
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
+    except PermissionError:
+        return True  # it runs, and belongs to someone else
     except (OSError, OverflowError):
         return False
     return pid > 0

@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 STOP, DRAIN, SNAPSHOT = "stop", "drain", "snapshot"
 CONTROLS = {
@@ -36,3 +37,18 @@ class ControlLog:
             os.fsync(file.fileno())
         os.replace(pending, self.folder / f"{identity}.json")
         return identity
+
+    def since(self, time_ns: int) -> list[dict[str, Any]]:
+        """Return the control rows sent at or after a time, oldest first."""
+        files = sorted(f for f in self.folder.glob("*.json") if sent_ns(f.stem) >= time_ns)
+        return [json.loads(f.read_text(encoding="utf-8")) for f in files]
+
+
+def sent_ns(identity: str) -> int:
+    """Return when a control row was sent, in nanoseconds.
+
+    >>> sent_ns("00000000000000000042-0badcafe")
+    42
+    """
+    sent = identity.partition("-")[0]
+    return int(sent) if sent.isdigit() else 0

@@ -37,7 +37,8 @@ def labels_of(spark: SparkSession, buckets: int) -> tuple[int, ...]:
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """Return the columns of a DataFrame as Arrow sees them."""
-    return to_arrow_schema(frame.schema)
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(frame.schema, timezone=zone)
 
 
 def output_lines(

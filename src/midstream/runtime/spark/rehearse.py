@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import FOREVER, StreamReader, StreamRows
+from midstream.runtime.arrivals import FOREVER, StreamReader
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
+from midstream.runtime.sources import StreamRows
 from midstream.runtime.spark.blobs import OFFSET, TIME, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
 from midstream.runtime.spark.events import event_of, total

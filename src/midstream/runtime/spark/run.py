@@ -1,6 +1,7 @@
 """A running query on Spark: start it, watch it, send it control."""
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,10 +21,12 @@ from midstream.runtime.loop import MOST_BUCKETS, output_schema
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP
+from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP, sent_ns
 from midstream.runtime.spark.events import event_of, total
+from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.rates import Rates
 from midstream.runtime.spark.settings import shared_memory, with_settings
 from midstream.runtime.spark.sinks import BatchSink, sink_of
 
@@ -59,19 +62,27 @@ class SparkRun:
         known = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(known["labels"])
         self._mapped = shared_memory() / known["id"]
-        self._totals = {"rows_in": 0, "rows_out": 0, "late": 0} | self._earlier_totals()
+        self._trigger = trigger or {}
+        self._rates = Rates()
         self._end_after: int | None = None
-        self._query = self._start(frames, lateness_us, trigger or {})
+        self._checkpoint.hold()
+        try:
+            self._totals, self._counted = self._earlier_totals()
+            self._started_ns = time.time_ns()
+            self._query = self._start(frames, lateness_us)
+        except BaseException:
+            self._checkpoint.let_go()
+            raise
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
         self._watch.start()
 
-    def _earlier_totals(self) -> dict[str, int]:
+    def _earlier_totals(self) -> tuple[dict[str, int], int]:
+        """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
         told = self._checkpoint.read_status()
-        return {k: int(told[k]) for k in ("rows_in", "rows_out", "late") if k in told}
+        last = told.get("last_batch") or {}
+        return {k: int(told.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
 
-    def _start(
-        self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int], trigger: dict[str, Any]
-    ) -> StreamingQuery:
+    def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
         lateness = {s.position: lateness_us.get(s.stream.name, 0) for s in self.plan.query.sources}
         spec = BucketSpec(
             self.plan, lateness, str(self._mapped), self._ordered, False, keep_late=False, first_label=self._labels[0]
@@ -81,7 +92,7 @@ class SparkRun:
             lines = output_lines(self.plan, frames, spec, self._labels, controls)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
-            query = (writer.trigger(**trigger) if trigger else writer).start()
+            query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
         self._tell("started", {"plan": str(self.plan), "buckets": self.buckets})
         self._write_status("running", None)
         return query
@@ -97,9 +108,13 @@ class SparkRun:
             )
         finally:
             lines.unpersist()
-        for key in self._totals:
-            self._totals[key] += getattr(told, key)
-        batch = {"batch": number, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
+        now = time.time()
+        if number > self._counted:
+            self._counted = number
+            for key in self._totals:
+                self._totals[key] += getattr(told, key)
+            self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
+        batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
         if told.unshared:
@@ -108,7 +123,7 @@ class SparkRun:
             self._tell(control["do"], {"id": control["id"], "batch": number, "position_us": told.released_us})
             if control["do"] == SNAPSHOT:
                 self._tell("statistics", batch)
-            if control["do"] in ENDING:
+            if control["do"] in ENDING and self._is_for_this_run(control["id"]):
                 self._end_after = number
         self._write_status("running", batch)
 
@@ -120,22 +135,37 @@ class SparkRun:
         rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
         return rows.orderBy(*order).drop(*order) if order else rows
 
+    def _is_for_this_run(self, control: str) -> bool:
+        """Tell whether a control row was sent since the start: a stop ends the run it was sent to, not the next one."""
+        return sent_ns(control) >= self._started_ns
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Tell whether the query reads what is there and ends; it then does not see control rows that come later."""
+        return bool(self._trigger.get("availableNow") or self._trigger.get("once"))
+
+    def _asked_to_end(self) -> bool:
+        rows = self._checkpoint.controls.since(self._started_ns) if self.ends_by_itself else []
+        return any(row["do"] in ENDING for row in rows)
+
     def _wait_for_end(self) -> None:
         """Stop the query once the micro-batch that carried a stop has been committed; then write its last status."""
         while self._query.isActive:
             progress = self._query.lastProgress
             done = progress is not None and self._end_after is not None and progress["batchId"] >= self._end_after
-            if done:
+            if done or self._asked_to_end():
                 self._query.stop()
             time.sleep(0.05)
         failure = self._query.exception()
         if failure is not None:
-            self._tell("failed", {"error": str(failure).split("\n")[0]})
-            self._write_status("failed", None, str(failure).split("\n")[0])
+            why = sentence_of(str(failure))
+            self._tell("failed", {"error": why})
+            self._write_status("failed", None, why)
         else:
             self._tell("stopped", {})
             self._write_status("stopped", None)
             forget_query(self._mapped)
+        self._checkpoint.let_go()
 
     def _tell(self, what: str, more: dict[str, Any]) -> None:
         self._checkpoint.add_event({"event": what, **more})
@@ -143,8 +173,9 @@ class SparkRun:
     def _write_status(self, state: str, batch: dict[str, Any] | None, error: str | None = None) -> None:
         before = self._checkpoint.read_status()
         status = {
-            "name": self.name, "state": state, "pid": os.getpid(), "plan": str(self.plan), "buckets": self.buckets,
-            "partitioning": str(self.plan.partitioning), **self._totals, "error": error,
+            "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
+            "plan": str(self.plan), "buckets": self.buckets, "partitioning": str(self.plan.partitioning),
+            "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
         }  # fmt: skip
         self._checkpoint.write_status(status)
@@ -157,6 +188,10 @@ class SparkRun:
         """Return what has happened to the query, over all its runs."""
         return self._checkpoint.read_events()
 
+    def progress(self) -> list[Any]:
+        """Return Spark's own reports of the latest micro-batches."""
+        return list(self._query.recentProgress)
+
     def explain(self) -> str:
         """Return the plan as people read it."""
         return self.plan.explain()
@@ -167,18 +202,18 @@ class SparkRun:
 
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
         """Stop through the control log, after the micro-batch that reads it; `drain` gives out waiting rows first."""
+        if drain and self.ends_by_itself:
+            raise MidstreamError(f"query '{self.name}' ends by itself and cannot be drained while it runs")
         if self._query.isActive:
             self._checkpoint.controls.send(DRAIN if drain else STOP)
-            self._query.awaitTermination(int(timeout_s))
+            self._query.awaitTermination(timeout_s)
             if self._query.isActive:
                 self._query.stop()
         self._watch.join(timeout_s)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends; return whether it has. A failure is raised."""
-        ended = (
-            self._query.awaitTermination(int(timeout_s)) if timeout_s is not None else self._query.awaitTermination()
-        )
+        ended = self._query.awaitTermination(timeout_s)
         if timeout_s is None or ended:
             self._watch.join(30)
         return timeout_s is None or bool(ended)

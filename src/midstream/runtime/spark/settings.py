@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from midstream.model.errors import MidstreamError
 from midstream.runtime.spark.graph import SETTINGS
 
 
-def local_session(cores: int = 2) -> SparkSession:
-    """Return the running session, or start one on this machine."""
+def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
+    """Return the running session, or start one on this machine; a task may fail that often before its query does."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        SparkSession.builder.master(f"local[{cores}]")
+    builder = (
+        SparkSession.builder.master(f"local[{cores}, {failures}]")
         .appName("midstream")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "4g")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise MidstreamError("Spark needs Java 17 or later: set JAVA_HOME, or run `make setup`") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -1,0 +1,121 @@
+"""The live view: a running query on the terminal; without a terminal, one line per micro-batch."""
+
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from midstream.app.show import sparkline
+from midstream.app.status import batch_line, figures, plan_lines
+from midstream.plan.plan import Plan
+
+LOOK_S = 0.25
+HISTORY = 60
+
+
+class Watched(Protocol):
+    """A run on Spark, as far as the view needs it."""
+
+    name: str
+    plan: Plan
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query ends; return whether it has."""
+
+    def status(self) -> dict[str, Any]:
+        """Return how the query is doing."""
+
+
+class View:
+    """What is shown of one run: the figures of its status, rates over time, the join tree."""
+
+    def __init__(self, run: Watched, about: str) -> None:
+        self._run = run
+        self._about = about
+        self._started = time.time()
+        self._rates: deque[tuple[int, int]] = deque(maxlen=HISTORY)
+
+    def on_batch(self, status: dict[str, Any]) -> None:
+        """Take in a micro-batch."""
+        self._rates.append((int(status["rows_in_per_s"]), int(status["rows_out_per_s"])))
+
+    def draw(self, status: dict[str, Any], note: str) -> RenderableType:
+        """Return the picture."""
+        table = Table.grid(padding=(0, 2))
+        for name, value in figures(status):
+            table.add_row(Text(name, style="dim"), value)
+        table.add_row(Text("in, rows/s", style="dim"), sparkline([r[0] for r in self._rates]))
+        table.add_row(Text("out, rows/s", style="dim"), sparkline([r[1] for r in self._rates]))
+        tree = Text(
+            plan_lines(self._run.plan) + f"\n{status.get('buckets', '')} buckets, {self._run.plan.partitioning}"
+        )
+        title = f"{self._run.name}: {status['state']}, {time.time() - self._started:.0f} s"
+        picture = Columns([table, tree], padding=(0, 4))
+        return Panel(Group(picture, Text(note or self._about, style="dim")), title=title, title_align="left")
+
+
+def watch(run: Watched, about: str, note: Callable[[], str] = lambda: "") -> None:
+    """Show a run until it ends; a failure of the query is raised.
+
+    `note` is called at every look, and what it returns is shown.
+    """
+    view, seen = View(run, about), (run.status().get("last_batch") or {}).get("at")
+    if not sys.stdout.isatty():
+        print(plan_lines(run.plan), about, sep="\n", flush=True)
+    with _screen() as show:
+        ended = False
+        while not ended:
+            ended = run.wait(LOOK_S)
+            status, text = run.status(), note()
+            batch = status.get("last_batch") or {}
+            if batch.get("at") != seen:
+                seen = batch.get("at")
+                view.on_batch(status)
+                if show is None:
+                    print(batch_line(batch), flush=True)
+            if show is not None:
+                show(view.draw(status, text))
+
+
+@contextmanager
+def _screen() -> Iterator[Callable[[RenderableType], None] | None]:
+    """Hand out what redraws the terminal, or nothing when there is none."""
+    if not sys.stdout.isatty():
+        yield None
+        return
+    with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
+        yield lambda picture: live.update(picture, refresh=True)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Ask a run to stop on Ctrl-C or SIGTERM; a second one interrupts at once.
+
+    PySpark's own handler would cancel the micro-batch that runs, and so fail the query.
+    """
+    asked = False
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        print("stopping after this micro-batch (Ctrl-C again: at once)", file=sys.stderr, flush=True)
+        stop()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

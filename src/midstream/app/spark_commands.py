@@ -1,0 +1,209 @@
+"""Commands for queries on Spark: `midstream run | status | stop | snapshot | demo`.
+
+`run` and `demo` start Spark. The others only read and write the checkpoint, and work from any process that can.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from midstream.app.live import stopped_by_signals, watch
+from midstream.app.show import wide_console
+from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
+from midstream.model.errors import MidstreamError
+from midstream.runtime.spark.available import require_spark
+from midstream.runtime.spark.checkpoint import Checkpoint
+from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP
+from midstream.runtime.spark.pipeline_file import read_pipeline
+
+CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
+WaitSeconds = Annotated[float, typer.Option("--wait", min=0, help="Wait this many seconds for it to happen.")]
+LOOK_S = 0.1
+Found = TypeVar("Found")
+
+
+def run_command(
+    pipeline: Annotated[Path, typer.Argument(help="A pipeline: TOML with a query, [streams.*], [sink] and [run].")],
+) -> None:
+    """Run a query on Spark until it is stopped, fails, or its sources end.
+
+    It goes on where its checkpoint left off. A terminal shows it live, anything else gets a line per micro-batch.
+    Ctrl-C stops it after the micro-batch that runs; so does `midstream stop` from elsewhere.
+
+    Example: `midstream run pipeline.toml`
+    """
+    file = read_pipeline(pipeline)
+    Checkpoint(file.checkpoint).check_free()
+    require_spark()
+    from midstream.runtime.spark.launch import launch, open_session  # PySpark is an extra, and slow to import
+
+    log = file.checkpoint / "spark.log"
+    _say(f"starting Spark (its log: {log})")
+    try:
+        spark = open_session(file.master, file.spark, log)
+    except OSError as error:
+        raise MidstreamError(f"cannot write the checkpoint {file.checkpoint}: {error.strerror}") from error
+    try:
+        run = launch(file, spark)
+        controls = Checkpoint(file.checkpoint).controls
+        with stopped_by_signals(lambda: controls.send(STOP)):
+            _watch_to_the_end(run, f"{file.name} runs; stop it with Ctrl-C or: midstream stop {file.checkpoint}")
+        _say(f"{file.name} stopped: {ending(run.status())}")
+    finally:
+        spark.stop()
+
+
+def status_command(
+    checkpoint: CheckpointFolder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Say how a query is doing: running, stopped, failed or died; rows, rates, state, lag, last events.
+
+    Example: `midstream status checkpoint/`
+    """
+    held = Checkpoint.existing(checkpoint)
+    status, events = held.read_status(), held.read_events()
+    if as_json:
+        more = {"lag_s": lag_s(status.get("last_batch") or {}), "events": events[-SHOWN_EVENTS:]}
+        print(json.dumps(status | more, indent=1))
+    else:
+        print_status(wide_console(), status, events)
+
+
+def stop_command(
+    checkpoint: CheckpointFolder,
+    drain: Annotated[bool, typer.Option("--drain", help="First give out what waits for its time to come.")] = False,
+    wait: WaitSeconds = 60.0,
+) -> None:
+    """Stop a running query after its micro-batch, from any process that can write its checkpoint.
+
+    Rows that wait stay in the checkpoint; started again, the query goes on. With --drain they are given out first.
+
+    Example: `midstream stop checkpoint/ --drain`
+    """
+    held, status = _running(checkpoint)
+    name = status["name"]
+    if drain and status.get("ends_by_itself"):
+        raise MidstreamError(f"query '{name}' ends by itself and cannot be drained while it runs")
+    held.controls.send(DRAIN if drain else STOP)
+    if wait == 0:
+        print(f"{name} has been asked to {'drain and stop' if drain else 'stop'}")
+        return
+    ended = _wait_for(lambda: _ended(held), wait)
+    if ended is None:
+        _fail(f"{name} has not stopped after {wait:g} s; it will after its next micro-batch")
+    elif ended["state"] == "stopped":
+        print(f"{name} stopped{', drained' if drain else ''}: {ending(ended)}")
+    else:
+        _fail(f"{name} {ended['state']} before it stopped{': ' + ended['error'] if ended.get('error') else ''}")
+
+
+def snapshot_command(
+    checkpoint: CheckpointFolder,
+    wait: WaitSeconds = 60.0,
+) -> None:
+    """Ask a running query for the statistics of one micro-batch, wait for them and print them as JSON.
+
+    Example: `midstream snapshot checkpoint/`
+    """
+    held, status = _running(checkpoint)
+    if status.get("ends_by_itself"):
+        raise MidstreamError(f"query '{status['name']}' ends by itself and reads no control while it runs")
+    identity = held.controls.send(SNAPSHOT)
+    told = _wait_for(lambda: _statistics(held, identity) or _ended(held), wait)
+    if told is None:
+        _fail(f"{status['name']} has told nothing for {wait:g} s; its statistics will be among its events")
+    elif "event" not in told:
+        _fail(f"{status['name']} {told['state']} before it told its statistics")
+    else:
+        print(json.dumps(told, indent=1))
+
+
+def demo_command(
+    seconds: Annotated[float, typer.Option("--seconds", min=5, help="How long rows are made.")] = 45.0,
+    rate: Annotated[int, typer.Option("--rate", min=10, help="Rows per second of each stream.")] = 2000,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Keep streams, results and checkpoint here.")] = None,
+) -> None:
+    """Run a live 4-way join on local Spark for about a minute, then check it against recomputing from scratch.
+
+    Example: `midstream demo --seconds 30`
+    """
+    require_spark()
+    from midstream.runtime.spark.demo import Demo  # PySpark is an extra, and slow to import
+
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise MidstreamError(f"--keep {keep} is not empty")
+    with tempfile.TemporaryDirectory(prefix="midstream-demo-") as folder:
+        demo = Demo(keep or Path(folder), seconds, rate)
+        _say(f"starting Spark (its log: {demo.log})")
+        with demo.start() as run:
+            with stopped_by_signals(demo.end_early):
+                _watch_to_the_end(run, f"four streams, {rate:,} rows/s each, for {seconds:g} s", demo.tick)
+            _say(f"the query has stopped: {ending(run.status())}")
+        _say("recomputing from scratch: the same rows in process, and by plain joins")
+        verdict = demo.check()
+    print(verdict.sentence)
+    if not verdict.equal:
+        raise typer.Exit(1)
+
+
+def _watch_to_the_end(run: Any, about: str, note: Callable[[], str] = lambda: "") -> None:
+    """Show a run until it ends; when the query fails say why and exit with 1."""
+    try:
+        watch(run, about, note)
+    except KeyboardInterrupt:
+        raise
+    except Exception:
+        status = run.status()
+        if status["state"] != "failed":
+            raise
+        _fail(f"query '{run.name}' failed: {status['error']}")
+
+
+def _running(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
+    held = Checkpoint.existing(folder)
+    status = held.read_status()
+    if status["state"] != "running":
+        state = {"died": "it died without a word", "not started": "it has not started yet"}.get(
+            status["state"], f"it has {status['state']}"
+        )
+        raise MidstreamError(f"the query of {folder} is not running: {state}")
+    return held, status
+
+
+def _ended(held: Checkpoint) -> dict[str, Any] | None:
+    status = held.read_status()
+    return status if status["state"] != "running" else None
+
+
+def _statistics(held: Checkpoint, identity: str) -> dict[str, Any] | None:
+    """Return the statistics that answer a snapshot."""
+    asked = False
+    for event in held.read_events():
+        asked = asked or (event.get("event") == SNAPSHOT and event.get("id") == identity)
+        if asked and event.get("event") == "statistics":
+            return event
+    return None
+
+
+def _wait_for(look: Callable[[], Found | None], seconds: float) -> Found | None:
+    """Look until something is there or the time is over."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return found
+
+
+def _say(sentence: str) -> None:
+    print(f"midstream: {sentence}", file=sys.stderr, flush=True)
+
+
+def _fail(sentence: str) -> None:
+    _say(sentence)
+    raise typer.Exit(1)

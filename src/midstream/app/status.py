@@ -1,0 +1,125 @@
+"""How a running query is doing, in words: its status, its events, one line of a micro-batch."""
+
+import time
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from midstream.model.time import format_instant
+from midstream.plan.plan import Plan
+
+NOWHERE_US = -(2**60)
+"""Event times below this say that no row has been released yet."""
+SHOWN_EVENTS = 6
+
+
+def megabytes(size: float) -> str:
+    """Write a size.
+
+    >>> megabytes(1_234_000), megabytes(20_000)
+    ('1.2 MB', '20 kB')
+    """
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
+
+
+def span(seconds: float) -> str:
+    """Write how long something takes or took.
+
+    >>> span(0.84), span(75), span(90_000), span(9e8)
+    ('0.84 s', '1 min 15 s', '25 h 0 min', '10416 days')
+    """
+    if abs(seconds) < 60:
+        return f"{seconds:.2f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
+    whole = int(seconds)
+    if abs(whole) < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min" if abs(whole) < 360_000 else f"{whole // 86_400} days"
+
+
+def reached(batch: dict[str, Any]) -> str:
+    """Write the event time a micro-batch got to."""
+    position = batch.get("released_us", NOWHERE_US)
+    return format_instant(position) if position > NOWHERE_US else "nowhere yet: not every stream has rows"
+
+
+def lag_s(batch: dict[str, Any]) -> float | None:
+    """Return how far the event time reached is behind the clock."""
+    position = batch.get("released_us", NOWHERE_US)
+    return time.time() - position / 1e6 if position > NOWHERE_US else None
+
+
+def batch_line(batch: dict[str, Any]) -> str:
+    """Write a micro-batch as one line."""
+    return (
+        f"batch {batch['batch']}: {batch['rows_in']:,} in, {batch['rows_out']:,} out, {batch['late']:,} late, "
+        f"{batch['waiting']:,} waiting, state {megabytes(batch['state_bytes'])}, up to {reached(batch)}, "
+        f"took {span(batch['wall_ms'] / 1000)}"
+    )
+
+
+def ending(status: dict[str, Any]) -> str:
+    """Write in a sentence where a query that has ended stands."""
+    waiting = (status.get("last_batch") or {}).get("waiting", 0)
+    kept = f"; {waiting:,} wait in the checkpoint for their time to come" if waiting else ""
+    return f"{status['rows_in']:,} rows in, {status['rows_out']:,} results out, {status['late']:,} late{kept}"
+
+
+def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what people want to know of a query, in order."""
+    batch = status.get("last_batch") or {}
+    rows = [("rows in", f"{status.get('rows_in', 0):,}   {status.get('rows_in_per_s', 0):,.0f} rows/s"),
+            ("results out", f"{status.get('rows_out', 0):,}   {status.get('rows_out_per_s', 0):,.0f} rows/s"),
+            ("late", f"{status.get('late', 0):,}")]  # fmt: skip
+    if not batch:
+        return [*rows, ("last batch", "none yet")]
+    rows += [
+        ("waiting", f"{batch['waiting']:,}"),
+        ("state", f"{megabytes(batch['state_bytes'])}   {batch['state_tuples']:,} entries"),
+        ("event time", reached(batch)),
+        ("last batch", f"number {batch['batch']}, took {span(batch['wall_ms'] / 1000)}"),
+    ]
+    return rows
+
+
+def print_status(console: Console, status: dict[str, Any], events: list[dict[str, Any]]) -> None:
+    """Print the status of a query and what happened to it last."""
+    table = Table(title=f"{status.get('name', 'query')}: {status['state']}", title_justify="left", show_header=False)
+    batch = status.get("last_batch") or {}
+    rows = [("plan", str(status.get("plan", "")))]
+    rows.append(("buckets", f"{status.get('buckets', '')} ({status.get('partitioning', '')})"))
+    rows += figures(status)
+    lag = lag_s(batch)
+    if lag is not None and status["state"] == "running":
+        rows.append(("behind the clock", span(lag)))
+    if "updated" in status:
+        rows.append(("told", f"{span(time.time() - status['updated'])} ago"))
+    if "pid" in status:
+        rows.append(("process", f"{status['pid']} on {status.get('host', 'this machine')}"))
+    if status.get("error"):
+        rows.append(("error", str(status["error"])))
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table, highlight=False)
+    print_events(console, events[-SHOWN_EVENTS:])
+
+
+def print_events(console: Console, events: list[dict[str, Any]]) -> None:
+    """Print events, oldest first."""
+    table = Table(title="What happened last", title_justify="left", box=SIMPLE_HEAD, show_header=False)
+    for event in events:
+        more = {k: v for k, v in event.items() if k not in ("at", "event") and not isinstance(v, list | dict)}
+        if event.get("event") == "statistics":
+            more = {k: more[k] for k in ("batch", "rows_in", "rows_out", "waiting", "state_bytes") if k in more}
+        at = format_instant(int(float(event.get("at", 0)) * 1e6))[:19]
+        table.add_row(at, str(event.get("event")), ", ".join(f"{k} {v}" for k, v in more.items()))
+    if events:
+        console.print(table, highlight=False)
+
+
+def plan_lines(plan: Plan) -> str:
+    """Return the join tree alone."""
+    lines = plan.explain().split("\n")
+    start = next(k for k, line in enumerate(lines) if line.startswith("Plan"))
+    return "\n".join(lines[start : lines.index("Windows")])

@@ -1,0 +1,301 @@
+"""The commands for queries on Spark without Spark: pipeline files, and checkpoints of other processes."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from midstream.app.cli import main
+from midstream.model.errors import MidstreamError
+from midstream.runtime.spark.checkpoint import Checkpoint
+from midstream.runtime.spark.control import ControlLog
+from midstream.runtime.spark.pipeline_file import read_pipeline
+
+BATCH = {
+    "batch": 7, "at": 1.0, "version": 8, "rows_in": 20, "rows_out": 5, "late": 1, "waiting": 3,
+    "released_us": 1_500_000, "predicate_evaluations": 9, "state_tuples": 40, "state_bytes": 12_000,
+    "rebuilt": 0, "unshared": 0, "bucket_ms": 5.0, "controls": [], "wall_ms": 840.0,
+}  # fmt: skip
+STREAM = 'format = "rate"\ntime = "timestamp"\n'
+GOOD = f'sql = "SELECT value FROM a"\ncheckpoint = "cp"\n[streams.a]\n{STREAM}[sink]\nformat = "console"\n[run]\n'
+
+
+@pytest.fixture
+def midstream(capsys, monkeypatch):
+    """Run the command line; return exit code, stdout, stderr."""
+
+    def run(*argv: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["midstream", *map(str, argv)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    """The checkpoint of a query that this process pretends to run."""
+    held = Checkpoint(tmp_path / "cp")
+    held.folder.mkdir()
+    (held.folder / "midstream.json").write_text("{}")
+    tell(held, "running")
+    held.add_event({"event": "started", "plan": "(a b)", "buckets": 2})
+    return held
+
+
+def tell(held: Checkpoint, state: str, **more: object) -> None:
+    status = {"name": "pairs", "state": state, "pid": os.getpid(), "plan": "(a b)", "buckets": 2, "rows_in": 1200}
+    status |= {"rows_out": 345, "late": 1, "rows_in_per_s": 99.6, "rows_out_per_s": 1.0, "last_batch": BATCH}
+    held.write_status(status | {"partitioning": "hash a.k = b.k", "error": None} | more)
+
+
+def test_status_is_a_table_of_what_people_want_to_know(checkpoint: Checkpoint, midstream) -> None:
+    code, out, _ = midstream("status", checkpoint.folder)
+    assert code == 0
+    for part in ("pairs: running", "(a b)", "1,200   100 rows/s", "345", "12 kB", "1970-01-01 00:00:01.5", "started"):
+        assert part in out
+
+
+def test_status_as_json_is_the_status_with_lag_and_events(checkpoint: Checkpoint, midstream) -> None:
+    told = json.loads(midstream("status", checkpoint.folder, "--json")[1])
+    assert told["state"] == "running"
+    assert told["rows_in"] == 1200
+    assert told["lag_s"] > 1e9
+    assert told["events"][0]["event"] == "started"
+
+
+def test_a_query_whose_process_is_gone_has_died(checkpoint: Checkpoint, midstream) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    tell(checkpoint, "running", pid=gone.pid)
+    assert "pairs: died" in midstream("status", checkpoint.folder)[1]
+    code, out, err = midstream("stop", checkpoint.folder)
+    assert (code, out) == (2, "")
+    assert "is not running: it died" in err
+    assert not list(ControlLog(checkpoint.folder / "control").folder.iterdir())  # nothing waits for its next run
+
+
+def test_a_query_on_another_machine_cannot_be_seen_to_die(checkpoint: Checkpoint, midstream) -> None:
+    tell(checkpoint, "running", pid=2**22 + 1, host="far-away")
+    assert "pairs: running" in midstream("status", checkpoint.folder)[1]
+
+
+@pytest.mark.parametrize("command", ["status", "stop", "snapshot"])
+def test_a_folder_that_is_no_checkpoint(command: str, tmp_path: Path, midstream) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        code, out, err = midstream(command, folder)
+        assert (code, out) == (2, "")
+        assert err == f"midstream: {folder} is not the checkpoint of a query\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["stop", "snapshot"])
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_control_needs_a_running_query(command: str, state: str, checkpoint: Checkpoint, midstream) -> None:
+    tell(checkpoint, state)
+    code, _, err = midstream(command, checkpoint.folder)
+    assert (code, err) == (2, f"midstream: the query of {checkpoint.folder} is not running: it has {state}\n")
+
+
+def obey(checkpoint: Checkpoint, do: str, then) -> threading.Thread:
+    """Act as the running query: wait for a control row, then do what the query would."""
+
+    def work() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            rows = checkpoint.controls.since(0)
+            if rows:
+                assert rows[0]["do"] == do
+                then(rows[0])
+                return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(("flags", "do"), [([], "stop"), (["--drain"], "drain")])
+def test_stop_writes_a_control_row_and_waits(flags: list[str], do: str, checkpoint: Checkpoint, midstream) -> None:
+    query = obey(checkpoint, do, lambda row: tell(checkpoint, "stopped"))
+    code, out, _ = midstream("stop", checkpoint.folder, *flags)
+    query.join()
+    assert code == 0
+    assert out.startswith("pairs stopped, drained: " if flags else "pairs stopped: 1,200 rows in, 345 results out")
+
+
+def test_stop_says_when_the_query_fails_instead(checkpoint: Checkpoint, midstream) -> None:
+    query = obey(checkpoint, "stop", lambda row: tell(checkpoint, "failed", error="no room"))
+    code, out, err = midstream("stop", checkpoint.folder)
+    query.join()
+    assert (code, out, err) == (1, "", "midstream: pairs failed before it stopped: no room\n")
+
+
+def test_stop_says_when_it_has_waited_long_enough(checkpoint: Checkpoint, midstream) -> None:
+    code, _, err = midstream("stop", checkpoint.folder, "--wait", "0.3")
+    assert code == 1
+    assert "has not stopped after 0.3 s" in err
+
+
+def test_a_query_that_ends_by_itself_cannot_be_drained(checkpoint: Checkpoint, midstream) -> None:
+    tell(checkpoint, "running", ends_by_itself=True)
+    code, _, err = midstream("stop", checkpoint.folder, "--drain")
+    assert code == 2
+    assert "cannot be drained" in err
+    assert not checkpoint.controls.since(0)
+
+
+def test_snapshot_prints_the_statistics_that_answer_it(checkpoint: Checkpoint, midstream) -> None:
+    checkpoint.add_event({"event": "snapshot", "id": "of someone else", "batch": 3})
+    checkpoint.add_event({"event": "statistics", "batch": 3})
+
+    def answer(row: dict[str, str]) -> None:
+        checkpoint.add_event({"event": "snapshot", "id": row["id"], "batch": 8})
+        checkpoint.add_event({"event": "statistics", **BATCH, "batch": 8})
+
+    query = obey(checkpoint, "snapshot", answer)
+    code, out, _ = midstream("snapshot", checkpoint.folder)
+    query.join()
+    assert code == 0
+    assert (json.loads(out)["batch"], json.loads(out)["state_tuples"]) == (8, 40)
+
+
+def test_these_commands_do_without_spark(checkpoint: Checkpoint) -> None:
+    script = "import sys; from midstream.app.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    script += "sys.exit('pyspark' in sys.modules or 'pandas' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script, "status", str(checkpoint.folder)], check=True, capture_output=True)
+
+
+def test_a_checkpoint_is_held_by_one_run(checkpoint: Checkpoint, midstream) -> None:
+    checkpoint.hold()
+    code, _, err = midstream("run", write(checkpoint.folder.parent, GOOD))
+    assert code == 2
+    assert f"{checkpoint.folder} is in use" in err
+    with pytest.raises(MidstreamError, match="is in use: its query is running already"):
+        Checkpoint(checkpoint.folder).hold()
+    checkpoint.let_go()
+    Checkpoint(checkpoint.folder).hold()
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "shop.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_pipeline_is_read(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT a.k FROM a, b")
+    text = """
+query = "q.sql"
+checkpoint = "state/cp"
+[streams.a]
+format = "kafka"
+time = "ts"
+lateness = "2 seconds"
+[streams.a.options]
+kafka.bootstrap.servers = "host:9092"
+subscribe = "a"
+failOnDataLoss = false
+[streams.b]
+format = "csv"
+time = "ts"
+schema = "ts TIMESTAMP, k BIGINT"
+options = { path = "in/b", maxFilesPerTrigger = 3 }
+[sink]
+format = "folder"
+path = "out"
+[run]
+buckets = 8
+plan = "(a b)"
+ordered = true
+trigger = "1.5 seconds"
+cores = 4
+[spark]
+spark.driver.memory = "8g"
+"""
+    read = read_pipeline(write(tmp_path, text))
+    assert (read.name, read.sql, read.checkpoint) == ("shop", "SELECT a.k FROM a, b", tmp_path / "state/cp")
+    kafka = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a", "failOnDataLoss": "false"}
+    assert [s.options for s in read.streams] == [kafka, {"path": str(tmp_path / "in/b"), "maxFilesPerTrigger": "3"}]
+    assert [s.lateness_us for s in read.streams] == [2_000_000, 0]
+    assert read.sink == {"format": "folder", "path": str(tmp_path / "out")}
+    assert (read.buckets, read.plan, read.join, read.ordered) == (8, "(a b)", "auto", True)
+    assert (read.trigger, read.master) == ({"processingTime": "1500 milliseconds"}, "local[4, 4]")
+    assert read.spark == {"spark.driver.memory": "8g"}
+
+
+def test_what_a_pipeline_need_not_say(tmp_path: Path) -> None:
+    read = read_pipeline(write(tmp_path, GOOD))
+    assert (read.buckets, read.master, read.trigger) == (None, None, {"processingTime": "1000 milliseconds"})
+    assert read_pipeline(write(tmp_path, GOOD + 'trigger = "available-now"')).trigger == {"availableNow": True}
+    far = GOOD.replace('"console"', '"delta"\npath = "s3a://bucket/out"')
+    assert read_pipeline(write(tmp_path, far)).sink["path"] == "s3a://bucket/out"
+
+
+BAD = {
+    "no query": (GOOD.replace("sql", "#"), ["give the query once"]),
+    "unknown key": (GOOD.replace("checkpoint", "checkpiont"), ["'checkpiont'", "did you mean 'checkpoint'?"]),
+    "no checkpoint": (GOOD.replace("checkpoint", "#"), ["the pipeline needs checkpoint"]),
+    "far checkpoint": (GOOD.replace('"cp"', '"s3a://b/cp"'), ["checkpoint", "s3a://b/cp"]),
+    "no streams": (GOOD.replace(f"[streams.a]\n{STREAM}", ""), ["[streams] is missing"]),
+    "no format": (GOOD.replace('format = "rate"\n', ""), ["[streams.a] needs format"]),
+    "no time": (GOOD.replace("time = ", "# "), ["[streams.a] needs time"]),
+    "stream key": (GOOD.replace("time =", "tiem ="), ["[streams.a]", "'tiem'", "did you mean 'time'?"]),
+    "no schema": (GOOD.replace('"rate"', '"json"\npath = "in"'), ["[streams.a] needs schema", "json"]),
+    "no path": (GOOD.replace('"rate"', '"json"\nschema = "a INT"'), ["[streams.a] needs path"]),
+    "path twice": (GOOD.replace('"rate"', '"rate"\npath = "x"\noptions = {path = "y"}'), ["gives path twice"]),
+    "options": (GOOD.replace('"rate"', '"rate"\noptions = 5'), ["[streams.a.options] must be a table"]),
+    "option": (GOOD.replace('"rate"', '"rate"\noptions = {x = [1]}'), ["[streams.a.options] x", "[1]"]),
+    "lateness": (GOOD.replace('"rate"', '"rate"\nlateness = "soon"'), ["[streams.a] lateness", "'soon'"]),
+    "no sink": (GOOD.replace('[sink]\nformat = "console"\n', ""), ["[sink] is missing"]),
+    "sink key": (GOOD.replace('"console"', '"console"\npaht = "x"'), ["[sink]", "did you mean 'path'?"]),
+    "no folder": (GOOD.replace('"console"', '"folder"'), ["[sink] needs path"]),
+    "far folder": (GOOD.replace('"console"', '"folder"\npath = "hdfs://x/y"'), ["[sink] path", "hdfs://x/y"]),
+    "run key": (GOOD + "bucket = 2", ["[run]", "did you mean 'buckets'?"]),
+    "buckets": (GOOD + "buckets = 0", ["[run] buckets", "0"]),
+    "ordered": (GOOD + 'ordered = "yes"', ["[run] ordered must be true or false", "'yes'"]),
+    "trigger": (GOOD + 'trigger = "often"', ["[run] trigger", "'often'", "available-now"]),
+    "join": (GOOD + 'join = "merge"', ["[run] join", "'merge'", "hash"]),
+    "cores": (GOOD + "cores = 0", ["[run] cores", "0"]),
+    "two masters": (GOOD + 'cores = 2\nmaster = "yarn"', ["cores and master"]),
+    "not TOML": ("a = ", ["is not TOML"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_pipeline_is_one_sentence(case: str, tmp_path: Path, midstream) -> None:
+    text, parts = BAD[case]
+    file = write(tmp_path, text)
+    code, out, err = midstream("run", file)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"midstream: pipeline {file}")
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_no_pipeline(tmp_path: Path, midstream) -> None:
+    assert midstream("run", tmp_path / "no.toml") == (2, "", f"midstream: there is no pipeline {tmp_path}/no.toml\n")
+
+
+@pytest.mark.parametrize(("missing", "parts"), [("pyspark", ["midstream[spark]"]), ("java", ["Java 17", "JAVA_HOME"])])
+def test_without_pyspark_or_java(missing: str, parts: list[str], tmp_path: Path, midstream, monkeypatch) -> None:
+    from midstream.runtime.spark import available
+
+    monkeypatch.setattr(available, "find_spec", lambda name: None if missing == "pyspark" else object())
+    monkeypatch.setattr(available, "find_java", lambda: None)
+    code, out, err = midstream("run", write(tmp_path, GOOD))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err

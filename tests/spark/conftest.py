@@ -1,0 +1,13 @@
+"""One Spark session for all Spark tests."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Return the shared session."""
+    from midstream.runtime.spark.settings import local_session
+
+    session = local_session()
+    yield session
+    session.stop()
