@@ -2,29 +2,39 @@
 
 import re
 
+_ERROR = re.compile(r"^(?:: |Caused by: )?((?:\w+\.)*)(\w*(?:Error|Exception|Invalid)\w*): (.+)$")
+"""A line that names an error, of Python or of Java, and says what it is about."""
 _ENVELOPES = (
-    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ",
-    r"^\[FOREACH_BATCH_USER_FUNCTION_ERROR\] .*? exception: ",
-    r"^Job aborted due to stage failure: .*?\): ",
-    r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ",
+    "An error occurred while",
+    "An exception was thrown from",
+    "Job aborted due to stage failure",
+    "Traceback ",
 )
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Invalid)\w*): (.+)$")
+_OF_JAVA = ("org.", "java.", "javax.", "scala.", "com.")
 
 
 def sentence_of(text: str) -> str:
-    """Return the cause in a line: the innermost Python error where there is one, else the first line, unwrapped.
+    """Return the innermost Python error of a text with stack traces, or the outermost of Java, or the first line.
 
     >>> sentence_of("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: no room SQLSTATE: XXKST")
     'no room'
     >>> sentence_of("Traceback (most recent call last):\\n File\\npyarrow.lib.ArrowInvalid: bad cast\\n\\n at org.x")
     'bad cast (ArrowInvalid)'
+    >>> sentence_of("py4j.Py4JJavaError: An error occurred while\\n: org.x.NoSuchException: [NONE] no such thing")
+    'no such thing'
     """
-    if "Traceback (most recent call last)" in text:
-        found = [m for line in text.split("\n") if (m := _PYTHON_ERROR.match(line.strip()))]
-        own = [m for m in found if not m[1].startswith("Py4J")]
-        if own:
-            return f"{own[-1][2]} ({own[-1][1]})"
-    line = next((x.strip() for x in text.split("\n") if x.strip()), "unknown")
-    for envelope in _ENVELOPES:
-        line = re.sub(envelope, "", line)
-    return re.sub(r"\s*SQLSTATE: \w+\.?$", "", line)
+    told = text.partition("=== Streaming Query ===")[0]
+    found = [m for line in told.split("\n") if (m := _ERROR.match(line.strip())) and not m[3].startswith(_ENVELOPES)]
+    if own := [m for m in found if not m[1].startswith(_OF_JAVA)]:
+        package, name, message = own[-1].groups()
+        return _plain(message) if package.startswith("pyspark.") else f"{_plain(message)} ({name})"
+    if found:
+        return _plain(found[0][3])
+    return _plain(next((line for line in told.split("\n") if line.strip()), "unknown"))
+
+
+def _plain(line: str) -> str:
+    """Take Spark's codes out of a sentence."""
+    line = re.sub(r"^\s*\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ", "", line)
+    line = re.sub(r"^\[[A-Z0-9_.]+\] ", "", line)
+    return re.sub(r"\s*SQLSTATE: \w+\.?", "", line).strip()
