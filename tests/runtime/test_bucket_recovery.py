@@ -77,7 +77,7 @@ def run_disturbed(case: Case, plan: Plan, rnd: random.Random, folder: Path, dist
     waits_us = rnd.choice([0, 1_000_000])
     bounds = [*sorted(rnd.randrange(60_000_000) for _ in range(8)), 2**60]
     positions = {s.position for s in plan.query.sources}
-    spec = BucketSpec(plan, dict.fromkeys(positions, waits_us), str(folder), False, True, False, 0)
+    spec = BucketSpec(plan, dict.fromkeys(positions, waits_us), str(folder), False, True, 0)
     store, found, rebuilt = MemoryStore(), [], 0
     for packed in packed_batches(case, plan, bounds, waits_us):
         if disturbed and rnd.random() < 0.4:  # an attempt that works and is never committed
@@ -115,7 +115,7 @@ def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
     sql = "SELECT a.k FROM a [RANGE 2 s], b [ROWS 50], c [ROWS 2 PARTITION BY k] WHERE a.k = b.k AND b.k = c.k"
     engine = ms.Engine().stream("a", rows, time="ts").stream("b", rows, time="ts").stream("c", rows, time="ts")
     plan = engine.query(sql).plan
-    spec = BucketSpec(plan, {0: 0, 1: 0, 2: 0}, str(tmp_path), False, True, False, 0)
+    spec = BucketSpec(plan, {0: 0, 1: 0, 2: 0}, str(tmp_path), False, True, 0)
     store = MemoryStore()
     for end in range(1_000_000, 61_000_000, 1_000_000):
         mine = rows.slice((end - 1_000_000) // 10_000, 100)

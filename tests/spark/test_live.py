@@ -118,6 +118,24 @@ def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> Non
     assert len(drained) == 1
 
 
+def test_late_rows_are_counted_and_kept(tmp_path: Path, spark) -> None:
+    files = Files(tmp_path)
+    for _ in range(4):
+        files.grow(disorder_us=400_000)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    run = files.engine(spark).query(SQL).start(out, checkpoint, buckets=2, trigger={"availableNow": True})
+    run.wait()
+    kept = pa.concat_tables([pq.read_table(f) for f in sorted((checkpoint / "late").glob("*.parquet"))])
+    late, high = 0, dict.fromkeys(files.written, -(2**62))
+    for batch in range(4):
+        for name, tables in files.written.items():
+            times = tables[batch].column("ts").to_numpy()
+            late += int((times < high[name]).sum())
+            high[name] = max(high[name], int(times.max()))
+    assert run.status()["late"] == kept.num_rows == late > 0
+    assert set(kept.column_names) >= {"_stream", "_time", "_offset", "k", "v"}
+
+
 def test_other_buckets_or_another_query_are_refused(tmp_path: Path, spark) -> None:
     files = Files(tmp_path)
     files.grow()

@@ -34,7 +34,7 @@ class LateFile:
         """Write the file beside its place; whatever can fail fails here."""
         head = pa.schema([("_stream", pa.string()), ("_offset", pa.int64()), ("_time", pa.int64())])
         try:
-            rows = pa.concat_tables([head.empty_table(), *_agreeing(self._parts)], promote_options="permissive")
+            rows = pa.concat_tables([head.empty_table(), *agreeing(self._parts)], promote_options="permissive")
             pq.write_table(rows, self._file.pending)
         except (pa.ArrowException, OSError) as error:
             self.abort()
@@ -49,7 +49,7 @@ class LateFile:
         self._file.abort()
 
 
-def _agreeing(parts: list[pa.Table]) -> list[pa.Table]:
+def agreeing(parts: list[pa.Table]) -> list[pa.Table]:
     """Cast columns whose types do not fit together to text."""
     kinds: dict[str, pa.DataType] = {}
     clashing = set()

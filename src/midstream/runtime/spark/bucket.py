@@ -43,7 +43,6 @@ class BucketSpec:
     mapped_folder: str
     ordered: bool
     recorded: bool
-    keep_late: bool
     first_label: int
     """The bucket that counts rows every bucket gets."""
 
@@ -57,6 +56,8 @@ class Packed:
     high: dict[int, int] = field(default_factory=dict)
     """Per stream position: largest time in this batch."""
     controls: list[dict[str, Any]] = field(default_factory=list)
+    untimed: int = 0
+    """Rows without a time."""
 
 
 class Bucket:
@@ -90,13 +91,12 @@ class Bucket:
             head.rows_in += released
             rows_out = sum(n for kind, n, _ in lines if kind == RESULT)
             head.rows_out += rows_out
-            late_rows = sum(len(rows) for rank, rows in late.items() if self._counts(rank))
+            late_rows = packed.untimed + sum(len(rows) for rank, rows in late.items() if self._counts(rank))
             head.late += late_rows
             self.durable.commit()
             shared = mapped.publish(head.token, pipeline.export() | {"next_seq": np.array([next_seq])})
         size = pipeline.size()
-        if self.spec.keep_late:
-            lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
+        lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
         event = {
             "bucket": self.label, "version": head.version, "rows_in": released, "rows_out": rows_out,
             "late": late_rows, "waiting": sum(head.pending.values()),

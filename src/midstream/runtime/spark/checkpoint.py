@@ -5,6 +5,7 @@ checkpoint/control        control rows
 checkpoint/midstream.json who: query, plan, buckets
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/events.jsonl   what happened, one line each
+checkpoint/late           rows that came too late, a file per micro-batch
 checkpoint/lock           held by the process that runs the query
 """
 
@@ -18,8 +19,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
+from midstream.runtime.late import agreeing
 from midstream.runtime.spark.control import ControlLog
 
 
@@ -107,6 +112,14 @@ class Checkpoint:
         if told.get("state") == "running" and here and not _alive(told.get("pid", 0)):
             told["state"] = "died"
         return told
+
+    def write_late(self, batch: int, tables: list[pa.Table]) -> None:
+        """Keep the late rows of a micro-batch as one Parquet file in the folder `late`."""
+        folder = self.folder / "late"
+        folder.mkdir(exist_ok=True)
+        pending = folder / f".batch-{batch:08d}.pending"
+        pq.write_table(pa.concat_tables(agreeing(tables), promote_options="permissive"), pending)
+        os.replace(pending, folder / f"batch-{batch:08d}.parquet")
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Append an event."""

@@ -19,11 +19,11 @@ from midstream.runtime.spark.blobs import OFFSET, TIME, Rows, from_blob, to_blob
 
 PACKED = "bucket int, alias int, part int, high long, blob binary"
 """The columns between pack and processor. `alias` -1 is a tick: `part` is then the stream's position and `high` its
-largest time. `alias` -2 is a control row."""
+largest time. `alias` -2 is a control row. `alias` -3 says that `high` rows had no time."""
 PACKED_ARROW = pa.schema(
     [("bucket", pa.int32()), ("alias", pa.int32()), ("part", pa.int32()), ("high", pa.int64()), ("blob", pa.binary())]
 )
-TICK, CONTROL = -1, -2
+TICK, CONTROL, UNTIMED = -1, -2, -3
 
 PART_SHIFT = 28
 """In a live query an offset is the partition's number and the place in it: 2^28 rows per partition and batch."""
@@ -53,6 +53,9 @@ class Packer:
             for rank, source in enumerate(self.plan.query.sources):
                 if source.stream.name == self.stream and len(times):
                     lines += self._blobs(rank, source.alias, part, times, offsets, columns)
+            untimed = 0 if self.recorded else table.num_rows - len(times)
+            if untimed:
+                lines.append((self.labels[0], UNTIMED, self.position, untimed, None))
         lines += [(label, TICK, self.position, high, None) for label in self.labels]
         yield pa.RecordBatch.from_arrays(
             [pa.array(values, t) for values, t in zip(zip(*lines, strict=True), PACKED_ARROW.types, strict=True)],
@@ -62,7 +65,7 @@ class Packer:
     def _live(
         self, table: pa.Table, part: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[str, pa.Array]]:
-        """Take rows as Spark gives them; rows without a time cannot be placed and are left out."""
+        """Take rows as Spark gives them; rows without a time cannot be placed and only count as late."""
         schema = next(s.stream for s in self.plan.query.sources if s.stream.name == self.stream)
         time = table.column(schema.time)
         if time.null_count:

@@ -8,7 +8,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from midstream.runtime.spark.bucket import Bucket, BucketSpec, Packed
-from midstream.runtime.spark.pack import CONTROL, TICK
+from midstream.runtime.spark.pack import CONTROL, TICK, UNTIMED
 
 OUTPUT = "bucket int, kind int, rows long, blob binary"
 """The columns a processor gives out."""
@@ -70,6 +70,8 @@ def _packed(rows: Iterator[Row]) -> Packed:
     for row in rows:
         if row.alias == TICK:
             packed.high[row.part] = max(row.high, packed.high.get(row.part, row.high))
+        elif row.alias == UNTIMED:
+            packed.untimed += row.high
         elif row.alias == CONTROL:
             packed.controls.append(json.loads(bytes(row.blob)))
         else:

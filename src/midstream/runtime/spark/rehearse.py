@@ -112,9 +112,7 @@ class _Rehearsal:
         staged = sorted((self.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
         lateness = {s.position: 0 for s in self.plan.query.sources}
         labels = labels_of(self.spark, buckets)
-        spec = BucketSpec(
-            self.plan, lateness, str(self.shared), ordered=True, recorded=True, keep_late=False, first_label=labels[0]
-        )
+        spec = BucketSpec(self.plan, lateness, str(self.shared), ordered=True, recorded=True, first_label=labels[0])
         with with_settings(self.spark, buckets):
             frames = {
                 name: self.spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1).parquet(str(path))

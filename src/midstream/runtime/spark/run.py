@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
@@ -19,7 +19,7 @@ from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.runtime.loop import MOST_BUCKETS, output_schema
 from midstream.runtime.spark.blobs import from_blob
-from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
+from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
 from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP, sent_ns
 from midstream.runtime.spark.events import event_of, total
@@ -28,7 +28,7 @@ from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.mapped import forget_query
 from midstream.runtime.spark.rates import Rates
 from midstream.runtime.spark.settings import shared_memory, with_settings
-from midstream.runtime.spark.sinks import BatchSink, sink_of
+from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of, versioned
 
 ENDING = (STOP, DRAIN)
 
@@ -84,9 +84,7 @@ class SparkRun:
 
     def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
         lateness = {s.position: lateness_us.get(s.stream.name, 0) for s in self.plan.query.sources}
-        spec = BucketSpec(
-            self.plan, lateness, str(self._mapped), self._ordered, False, keep_late=False, first_label=self._labels[0]
-        )
+        spec = BucketSpec(self.plan, lateness, str(self._mapped), self._ordered, False, first_label=self._labels[0])
         controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
         with with_settings(self._spark, self.buckets):
             lines = output_lines(self.plan, frames, spec, self._labels, controls)
@@ -100,14 +98,11 @@ class SparkRun:
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         """Give one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
-        lines.persist()
-        try:
-            self._sink.write(self._results(lines), number)
-            told = total(
-                [event_of(bytes(r.blob)) for r in lines.where(F.col("kind") == EVENT).select("blob").collect()]
-            )
-        finally:
-            lines.unpersist()
+        others = self._give_out(lines, number)
+        told = total([event_of(bytes(r.blob)) for r in others if r.kind == EVENT])
+        late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
+        if late:
+            self._checkpoint.write_late(number, late)
         now = time.time()
         if number > self._counted:
             self._counted = number
@@ -126,6 +121,17 @@ class SparkRun:
             if control["do"] in ENDING and self._is_for_this_run(control["id"]):
                 self._end_after = number
         self._write_status("running", batch)
+
+    def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
+        """Give the results of a micro-batch to the sink; return the other lines."""
+        if isinstance(self._sink, ParquetFolder) and not self._ordered:
+            return self._sink.write_lines(lines, output_schema(self.plan), number)
+        lines.persist()
+        try:
+            self._sink.write(self._results(lines), number)
+            return list(lines.where(F.col("kind") != RESULT).select("kind", "blob").collect())
+        finally:
+            lines.unpersist()
 
     def _results(self, lines: DataFrame) -> DataFrame:
         schema = output_schema(self.plan)
@@ -227,9 +233,7 @@ class _Unpacker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the blobs of one partition."""
-        place = self._schema.get_field_index("_version")
         for batch in batches:
             for blob in batch.column(0):
                 for rows in from_blob(blob.as_buffer()).to_batches():
-                    version = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-                    yield rows.add_column(place, "_version", version)
+                    yield versioned(rows, self._schema)

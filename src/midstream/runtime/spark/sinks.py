@@ -7,13 +7,19 @@ given by the user is if it uses the number; other Spark formats are at-least-onc
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
 
 from midstream.model.errors import SinkError
+from midstream.runtime.spark.blobs import from_blob
+from midstream.runtime.spark.bucket import RESULT
 
 
 class BatchSink(Protocol):
@@ -38,14 +44,65 @@ class ParquetFolder:
 
     def write(self, results: DataFrame, batch: int) -> None:
         """Replace the files of a batch."""
-        pending = self.folder / f".pending-{batch:08d}"
+        pending = self._pending(batch)
+        results.write.parquet(str(pending))
+        self._replace(pending, batch)
+
+    def write_lines(self, lines: DataFrame, schema: pa.Schema, batch: int) -> list[Row]:
+        """Replace the files of a batch, written by the workers that have the results; return the other lines.
+
+        One job, and results never pass through the JVM as rows.
+        """
+        pending = self._pending(batch)
+        pending.mkdir()
+        others = lines.select("kind", "blob").mapInArrow(_FileWriter(str(pending), schema), "kind int, blob binary")
+        rows = list(others.collect())
+        self._replace(pending, batch)
+        return rows
+
+    def _pending(self, batch: int) -> Path:
+        pending = self.folder.absolute() / f".pending-{batch:08d}"
         shutil.rmtree(pending, ignore_errors=True)
-        results.write.parquet(str(pending.absolute()))
+        return pending
+
+    def _replace(self, pending: Path, batch: int) -> None:
         for old in self.folder.glob(f"batch-{batch:08d}-*.parquet"):
             old.unlink()
         for place, part in enumerate(sorted(pending.glob("part-*.parquet"))):
             os.replace(part, self.folder / f"batch-{batch:08d}-{place:04d}.parquet")
         shutil.rmtree(pending, ignore_errors=True)
+
+
+class _FileWriter:
+    """Writes the results of one partition to a Parquet file, in the worker, and hands on everything else."""
+
+    def __init__(self, folder: str, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write one partition."""
+        part = TaskContext.get().partitionId()
+        file = Path(self._folder) / f"part-{part:05d}.parquet"
+        # Another attempt at this partition may be writing too: each has its own file until it is whole.
+        pending = file.with_name(f".{file.name}.{os.getpid()}")
+        writer: pq.ParquetWriter | None = None
+        for batch in batches:
+            results = pa.compute.equal(batch.column("kind"), RESULT)
+            for blob in batch.column("blob").filter(results):
+                writer = writer or pq.ParquetWriter(pending, self._schema)
+                for rows in from_blob(blob.as_buffer()).to_batches():
+                    writer.write_batch(versioned(rows, self._schema))
+            yield batch.filter(pa.compute.invert(results))
+        if writer is not None:
+            writer.close()
+            os.replace(pending, file)
+
+
+def versioned(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Add the version of the query that gave the results, where the schema wants it."""
+    place = schema.get_field_index("_version")
+    return rows.add_column(place, "_version", pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
 
 
 class FunctionSink:
