@@ -98,7 +98,7 @@ def bench_command(
         for known, about in benches.available().items():
             print(f"{known:12} {about}")
         return
-    with progress_of("bench", "s of event time", quiet=False) as progress:
+    with progress_of("bench", "steps", quiet=False) as progress:
         result = benches.run(name, seconds, seed, out, progress)
     print(json.dumps(result, indent=1) if out is None else benches.summary(result))
 
