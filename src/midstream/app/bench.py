@@ -63,9 +63,7 @@ def summary(result: dict[str, Any]) -> str:
     >>> summary({"name": "join4", "rows_per_s": 1500000.0, "peak_bytes": 50_000_000})
     'join4: 1,500,000 rows/s, 50.0 MB at most'
     """
-    line = (
-        f"{result['name']}: {result['rows_per_s']:,.0f} rows/s, {result['peak_bytes'] / 1e6:,.1f} MB at most"
-    )
+    line = f"{result['name']}: {result['rows_per_s']:,.0f} rows/s, {result['peak_bytes'] / 1e6:,.1f} MB at most"
     return line + (f", {result['cost_ratio']:.2f}x the cost per row" if "cost_ratio" in result else "")
 
 
