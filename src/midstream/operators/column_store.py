@@ -65,11 +65,6 @@ class ColumnStore:
         held = self.offsets.nbytes + self.data.nbytes if self._bytes else self.values.nbytes
         return held + (self._nulls.nbytes if self._nulls is not None else 0)
 
-    @property
-    def has_nulls(self) -> bool:
-        """Tell whether a null was ever seen."""
-        return self._nulls is not None
-
     def append(self, array: pa.Array) -> None:
         """Add the values of an array of this column's type."""
         valid = None if self._null else validity(array)

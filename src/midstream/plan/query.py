@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.expr import Column, Expr, aliases, columns, quoted
+from midstream.plan.expr import Column, Expr, columns, quoted
 from midstream.plan.window import RowsWindow, Window
 
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
@@ -123,7 +123,3 @@ class Query:
     def __str__(self) -> str:
         text = f"SELECT {', '.join(map(str, self.outputs))}\nFROM {', '.join(map(str, self.sources))}"
         return text + (f"\nWHERE {' AND '.join(map(str, self.conjuncts))}" if self.conjuncts else "")
-
-    def local(self, conjunct: Expr) -> bool:
-        """Tell whether a conjunct reads one source at most."""
-        return len(aliases(conjunct)) <= 1

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from midstream.plan.plan import Plan
 from midstream.runtime.spark.blobs import from_blob
-from midstream.runtime.spark.bucket import RESULT, BucketSpec
+from midstream.runtime.spark.bucket import BucketSpec
 from midstream.runtime.spark.pack import CONTROL, PACKED, Packer
 from midstream.runtime.spark.processor import OUTPUT, BucketProcessor
 
@@ -78,8 +78,3 @@ def unpack(blobs: list[bytes], schema: pa.Schema) -> pa.Table:
     """Read result blobs as one table with the given columns and, where there are any, order columns."""
     tables = [from_blob(blob) for blob in blobs]
     return pa.concat_tables(tables) if tables else schema.empty_table()
-
-
-def result_blobs(lines: DataFrame) -> list[bytes]:
-    """Collect the result blobs of one micro-batch."""
-    return [bytes(row.blob) for row in lines.where(F.col("kind") == RESULT).orderBy("bucket").select("blob").collect()]
