@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
+from midstream.model.time import FOREVER_US
 from midstream.runtime.local import LocalRuntime
 from midstream.runtime.sources import StreamRows
 
@@ -81,9 +82,10 @@ class Memory:
         )
         self.peak_bytes, self.results, self.window_rows, budget = held, 0, 0, 0.0
         for pipeline in runtime.pipelines:
-            for step in pipeline.steps:
-                for state in (step.join.left, step.join.right):
-                    live = state.live(now_us, runtime.next_seq - 1, pipeline.evictions)
+            for join in pipeline.execution.joins():
+                for state in join.states:
+                    alive = state.live(FOREVER_US, now_us, runtime.next_seq - 1, pipeline.sources.evictions)
+                    live = int(alive.sum())
                     if len(state.components) > 1:
                         self.results += live
                         budget += live * (8 * len(state.components) + 32)

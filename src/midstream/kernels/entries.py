@@ -66,16 +66,6 @@ def drop_dead(
 
 
 @kernel
-def count_live(entries: Matrix, count: int, now_us: int, seq: int, slots: Vector, evict: Matrix, bases: Vector) -> int:
-    """Count the entries that `drop_dead` would keep."""
-    live = 0
-    for i in range(count):
-        if entries[i, DEADLINE] >= now_us and not is_evicted(entries, i, slots, evict, bases, seq):
-            live += 1
-    return live
-
-
-@kernel
 def renumber(entries: Matrix, count: int, column: int, places: Vector, base: int) -> None:
     """Replace the row numbers of one component after its store has dropped rows from its middle.
 

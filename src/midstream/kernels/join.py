@@ -90,6 +90,7 @@ def walk(
     keyed: bool,
     in_order: bool,
     from_left: bool,
+    until: int,
     ops: Vector,
     slots: Vector,
     evict: Matrix,
@@ -101,9 +102,11 @@ def walk(
     """Match one row with the other side from `cursor[WALK]` on; return how many results `out` holds.
 
     `in_order` says that entries die in the order they came, so the first dead one ends the walk. Dead entries are
-    cut out of the chain: rows arrive in order, so what is dead now stays dead.
+    cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than the row and
+    than `until`.
     """
     latest = batch[at, LATEST]
+    bound = min(latest, until)
     now = batch[at, TIME]
     key = batch[at, KEY]
     q = cursor[WALK]
@@ -111,7 +114,7 @@ def walk(
     tested = 0
     while q >= 0:
         following = others[q, LINK] if chained else q - 1
-        if others[q, LATEST] >= latest:
+        if others[q, LATEST] >= bound:
             before = q
             q = following
             continue
@@ -162,11 +165,15 @@ def join_batches(
     left_components: int,
     left_in_order: bool,
     left_slots: Vector,
+    left_inserts: bool,
+    left_until: int,
     right_batch: Matrix,
     right_entries: Matrix,
     right_components: int,
     right_in_order: bool,
     right_slots: Vector,
+    right_inserts: bool,
+    right_until: int,
     words: Matrix,
     heads: Heads,
     chained: bool,
@@ -177,6 +184,9 @@ def join_batches(
     out: Matrix,
 ) -> int:
     """Insert and match rows of both batches in order of their latest row until both or `out` are used up.
+
+    A side that does not insert shares its entries with another join, which has put the batch in already (nested loops
+    only). Only partners before a side's `until` are matched.
 
     Return how many results `out` holds; the join is finished when both positions of the cursor are at the end.
     """
@@ -191,13 +201,14 @@ def join_batches(
                     look_ahead(left_batch, i, right_entries, words, heads, RIGHT_HEAD)
                     cursor[WALK] = insert(left_batch, i, left_entries, count, words, heads, LEFT_HEAD, cursor)
                 else:
-                    append(left_batch, i, left_entries, count)
+                    if left_inserts:
+                        append(left_batch, i, left_entries, count)
                     cursor[WALK] = cursor[RIGHT_COUNT] - 1
-                cursor[LEFT_COUNT] = count + 1
+                cursor[LEFT_COUNT] = count + left_inserts
                 cursor[BEFORE] = -1
             written = walk(
                 left_batch, i, left_components, right_entries, right_components, chained, keyed, right_in_order,
-                True, ops, right_slots, evict, bases, cursor, out, written,
+                True, right_until, ops, right_slots, evict, bases, cursor, out, written,
             )  # fmt: skip
             if cursor[WALK] >= 0:
                 break
@@ -209,13 +220,14 @@ def join_batches(
                     look_ahead(right_batch, j, left_entries, words, heads, LEFT_HEAD)
                     cursor[WALK] = insert(right_batch, j, right_entries, count, words, heads, RIGHT_HEAD, cursor)
                 else:
-                    append(right_batch, j, right_entries, count)
+                    if right_inserts:
+                        append(right_batch, j, right_entries, count)
                     cursor[WALK] = cursor[LEFT_COUNT] - 1
-                cursor[RIGHT_COUNT] = count + 1
+                cursor[RIGHT_COUNT] = count + right_inserts
                 cursor[BEFORE] = -1
             written = walk(
                 right_batch, j, right_components, left_entries, left_components, chained, keyed, left_in_order,
-                False, ops, left_slots, evict, bases, cursor, out, written,
+                False, left_until, ops, left_slots, evict, bases, cursor, out, written,
             )  # fmt: skip
             if cursor[WALK] >= 0:
                 break

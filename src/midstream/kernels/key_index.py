@@ -81,6 +81,40 @@ def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room:
 
 
 @kernel
+def chain_from(words: Matrix, heads: Heads, side: int, entries: Matrix, start: int) -> int:
+    """Chain the entries of one side from `start` on; return how many slots that took. There must be room."""
+    taken = 0
+    for i in range(start, entries.shape[0]):
+        slot = take_slot(words, heads, entries[i, KEY])
+        if slot < 0:
+            slot = -1 - slot
+            taken += 1
+        entries[i, LINK] = heads[slot, side]
+        heads[slot, side] = i
+    return taken
+
+
+@kernel
+def take_keys(words: Matrix, heads: Heads, keys: Matrix, column: int) -> tuple[npt.NDArray[np.bool_], int]:
+    """Put the keys of a column into the table; return which were not there, and how many slots that took."""
+    fresh = np.empty(keys.shape[0], np.bool_)
+    taken = 0
+    for i in range(keys.shape[0]):
+        fresh[i] = take_slot(words, heads, keys[i, column]) < 0
+        taken += fresh[i]
+    return fresh, taken
+
+
+@kernel
+def has_keys(words: Matrix, heads: Heads, keys: Matrix, column: int) -> npt.NDArray[np.bool_]:
+    """Tell which keys of a column are in the table."""
+    found = np.empty(keys.shape[0], np.bool_)
+    for i in range(keys.shape[0]):
+        found[i] = heads[find_slot(words, heads, keys[i, column]), LEFT_HEAD] != FREE
+    return found
+
+
+@kernel
 def follow_moves(heads: Heads, side: int, moved: npt.NDArray[np.int32]) -> None:
     """Point the heads of one side to where their entries, or the next older live ones, have moved."""
     for slot in range(heads.shape[0]):

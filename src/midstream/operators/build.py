@@ -1,90 +1,151 @@
-"""Build: from a plan to the operators that run it. The only operator module that reads plans."""
+"""Build: from a query to its sources, from a plan to its joins. The only operator module that reads plans."""
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.kernels.codes import equal_bytes
-from midstream.kernels.entries import ROWS
 from midstream.kernels.join import EQ, GE, GT, LE, LT, NE
 from midstream.model.types import is_exact_code
+from midstream.operators.check import SameText, TrueOf
 from midstream.operators.evaluate import truth
 from midstream.operators.feed import Feed, StoredCode
 from midstream.operators.join import Join, JoinSpec, Residual
 from midstream.operators.join_state import JoinInputState
-from midstream.operators.pipeline import Pipeline, Step, lookup
-from midstream.operators.scan import Entry, Scan, ScanSpec
+from midstream.operators.pipeline import Pipeline
+from midstream.operators.scan import Entry, Leaf, Scan, ScanSpec
+from midstream.operators.sources import Sources
+from midstream.operators.tree import Input, JoinTree, Step
 from midstream.operators.window import EvictionTable
 from midstream.plan import nodes
 from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
 from midstream.plan.nodes import Node
 from midstream.plan.plan import Plan, joins
+from midstream.plan.predicates import EqualityClass
 from midstream.plan.window import RowsWindow
 
 OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
-Matrix = npt.NDArray[np.int64]
 
 
 def build(plan: Plan, one_of_many: bool = False) -> Pipeline:
     """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
-    return _Builder(plan, one_of_many).build()
+    sources = build_sources(plan, one_of_many)
+    no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
+    never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
+    outputs = [(o.name, o.expr) for o in plan.query.outputs]
+    return Pipeline(sources, build_tree(plan, sources), outputs, never, one_of_many)
 
 
-class _Builder:
+def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
+    """Make the scans of a plan's query: the same for every plan of that query."""
+    query, predicates = plan.query, plan.predicates
+    joined = len(query.aliases) > 1
+    counted = [s.alias for s in query.sources if isinstance(s.window, RowsWindow) and joined]
+    lines = {alias: k for k, alias in enumerate(counted)}
+    evictions = EvictionTable(len(counted))
+    stored = {alias: _stored(plan, alias) for alias in query.aliases}
+    unsure = [cast_to(m, c.type) for c in predicates.classes if not is_exact_code(c.type) for m in c.members]
+    needed = {c for e in (*(o.expr for o in query.outputs), *predicates.residuals, *unsure) for c in columns(e)}
+    scans = {}
+    for source in query.sources:
+        names = source.stream.columns.names
+        wanted = {c.name for c in needed if c.alias == source.alias}
+        held = {n: source.stream.type_of(n) for n in names if n in wanted}
+        line = lines.get(source.alias, -1)
+        filters = predicates.filters[source.alias]
+        spec = ScanSpec(
+            source.alias, source.position, source.window, filters, held, stored[source.alias], line, keep_offsets
+        )
+        scans[source.alias] = Scan(spec, evictions)
+    members = {
+        group: {a: stored[a].index(e) for a in query.aliases if (e := _member(cls, a)) is not None and e in stored[a]}
+        for group, cls in enumerate(predicates.classes)
+    }
+    return Sources(scans, evictions, members)
+
+
+def build_tree(plan: Plan, sources: Sources) -> JoinTree:
+    """Make the joins of a plan over existing sources, with empty states."""
+    return _TreeBuilder(plan, sources).build()
+
+
+def _member(cls: EqualityClass, alias: str) -> Entry | None:
+    member = cls.member_of(frozenset([alias]))
+    return None if member is None else (member, cls.type)
+
+
+def _stored(plan: Plan, alias: str) -> tuple[Entry, ...]:
+    """Return the codes of an alias that some plan of the query looks up by row number.
+
+    With one equality class over all aliases and nothing else to compare, results carry their key in every plan.
+    """
+    query, predicates = plan.query, plan.predicates
+    one_key = len(predicates.classes) == 1 and not predicates.comparisons
+    everywhere = one_key and all(_member(predicates.classes[0], a) for a in query.aliases)
+    if len(query.aliases) < 2 or everywhere:
+        return ()
+    members = [_member(c, alias) for c in predicates.classes]
+    sides = [(side, c.type) for c in predicates.comparisons for side in (c.left, c.right)]
+    return tuple(dict.fromkeys(e for e in (*members, *sides) if e is not None and aliases(e[0]) == {alias}))
+
+
+class _TreeBuilder:
     """The tables that one build shares between nodes."""
 
-    def __init__(self, plan: Plan, one_of_many: bool) -> None:
+    def __init__(self, plan: Plan, sources: Sources) -> None:
         self.plan = plan
-        self.one_of_many = one_of_many
+        self.sources = sources
         self.joins = joins(plan.root)
-        counted = [s.alias for s in plan.query.sources if isinstance(s.window, RowsWindow) and self.joins]
-        self.lines = {alias: k for k, alias in enumerate(counted)}
-        self.evictions = EvictionTable(len(counted))
-        self.stored = {alias: self._stored(alias) for alias in plan.query.aliases}
-        self.scans = {alias: Scan(self._scan_spec(alias), self.evictions) for alias in plan.query.aliases}
 
-    def build(self) -> Pipeline:
+    def build(self) -> JoinTree:
         steps: list[Step] = []
         for node in self.joins:
-            states = [self._state(node, side) for side in ("left", "right")]
             spec = JoinSpec(
                 node.aliases,
                 node.method == "hash",
                 node.method == "nested-loop" and bool(node.keys),
+                tuple(k.group for k in node.keys),
                 tuple(self._ops(node)),
                 node.residuals,
-                self._parent_values(node),
             )
-            join = Join(spec, states[0], states[1], self.evictions, tuple(self._checks(node)))
-            steps.append(Step(join, self._source(node, "left"), self._source(node, "right")))
-        query = self.plan.query
-        no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
-        never = not all(truth(c, 1, no_column).all() for c in self.plan.predicates.constants)
-        outputs = [(o.name, o.expr) for o in query.outputs]
-        return Pipeline(self.scans, steps, self.evictions, self.plan.root.aliases, outputs, never)
+            left, right = self._input(node, "left"), self._input(node, "right")
+            checks = tuple(self._checks(node))
+            join = Join(spec, self._state(left), self._state(right), self.sources, checks, self._parent_values(node))
+            steps.append(Step(join, (left, right)))
+        return JoinTree(steps, self.plan.root.aliases)
 
-    def _state(self, node: nodes.Join, side: str) -> JoinInputState:
+    def _state(self, source: Input) -> JoinInputState:
+        components = source.layout.components
+        scans = self.sources.scans
+        lines = tuple(scans[a].spec.line for a in components)
+        in_order = source.leaf is not None and scans[components[0]].in_order
+        return JoinInputState(components, source.values, in_order, lines)
+
+    def _input(self, node: nodes.Join, side: str) -> Input:
         child = node.left if side == "left" else node.right
-        scan = self.scans[child.aliases[0]] if isinstance(child, nodes.Scan) else None
-        lines = tuple(self.lines.get(a, -1) for a in child.aliases)
-        in_order = scan is not None and scan.in_order
-        return JoinInputState(child.aliases, len(_values(node, side)), in_order, lines)
+        keys, values = tuple(_keys(node, side)), tuple(_values(node, side))
+        leaf = Leaf(child.aliases[0], keys, values) if isinstance(child, nodes.Scan) else None
+        carried = isinstance(child, nodes.Join) and _carries_key(node, child)
+        return Input(
+            frozenset(child.aliases),
+            leaf,
+            self._feed(child, keys, values, carried),
+            self._feed(child, keys, values, False),
+            len(values),
+        )
 
-    def _source(self, node: nodes.Join, side: str) -> "str | tuple[int, Feed]":
-        child = node.left if side == "left" else node.right
-        if isinstance(child, nodes.Scan):
-            return child.aliases[0]
-        keys = _keys(node, side)
-        key = self._code(child, keys[0]) if len(keys) == 1 and not _carries_key(node, child) else None
-        values = tuple(self._code(child, v) for v in _values(node, side))
-        place = next(k for k, j in enumerate(self.joins) if j is child)
-        return place, Feed(len(child.aliases), key, len(keys) if len(keys) > 1 else 0, values)
+    def _feed(self, child: Node, keys: tuple[Entry, ...], values: tuple[Entry, ...], carried: bool) -> Feed:
+        key = self._code(child, keys[0]) if len(keys) == 1 and not carried else None
+        found = [self._code(child, v) for v in values]
+        combined = len(keys) if len(keys) > 1 else 0
+        return Feed(child.aliases, key, combined, tuple(c for c in found if c is not None))
 
-    def _code(self, child: Node, entry: Entry) -> StoredCode:
+    def _code(self, child: Node, entry: Entry) -> StoredCode | None:
+        """Return where a code is kept, or None when every entry carries it."""
         alias = min(aliases(entry[0]))
-        return StoredCode(child.aliases.index(alias), self.scans[alias], self.stored[alias].index(entry))
+        scan = self.sources.scans[alias]
+        if entry not in scan.spec.stored:
+            return None
+        return StoredCode(child.aliases.index(alias), scan, scan.spec.stored.index(entry))
 
     def _ops(self, node: nodes.Join) -> list[int]:
         """Return the comparisons of a join; the parts of a combined key are compared one by one."""
@@ -97,69 +158,18 @@ class _Builder:
                     return len(_values(parent, side))
         return 0
 
-    def _stored(self, alias: str) -> tuple[Entry, ...]:
-        """Return the codes of an alias that joins look up by row number."""
-        wanted: list[Entry] = []
-        for node in self.joins:
-            for side, child in (("left", node.left), ("right", node.right)):
-                if isinstance(child, nodes.Join):
-                    keys = _keys(node, side)
-                    single = keys if len(keys) == 1 and not _carries_key(node, child) else []
-                    wanted += [e for e in (*single, *_values(node, side)) if aliases(e[0]) == {alias}]
-        return tuple(dict.fromkeys(wanted))
-
-    def _scan_spec(self, alias: str) -> ScanSpec:
-        source = self.plan.query.source(alias)
-        keys: list[Entry] = []
-        values: list[Entry] = []
-        for node in self.joins:
-            for side, child in (("left", node.left), ("right", node.right)):
-                if isinstance(child, nodes.Scan) and child.aliases == (alias,):
-                    keys, values = _keys(node, side), _values(node, side)
-        needed = {c for e in self._late_expressions() for c in columns(e) if c.alias == alias}
-        held = {n: source.stream.type_of(n) for n in source.stream.columns.names if any(c.name == n for c in needed)}
-        return ScanSpec(
-            alias,
-            source.position,
-            source.window,
-            self.plan.predicates.filters[alias],
-            held,
-            tuple(keys),
-            tuple(values),
-            self.stored[alias],
-            self.lines.get(alias, -1),
-            self.one_of_many,
-        )
-
-    def _late_expressions(self) -> list[Expr]:
-        """Return what is computed from results rather than from arriving rows."""
-        checks = [e for node in self.joins for e in (*node.residuals, *_verifications(node))]
-        return [*(o.expr for o in self.plan.query.outputs), *checks]
-
     def _checks(self, node: nodes.Join) -> list[Residual]:
         return [self._check(node, e) for e in (*_verifications(node), *node.residuals)]
 
     def _check(self, node: nodes.Join, expr: Expr) -> Residual:
-        components, scans = node.aliases, self.scans
+        scans = self.sources.scans
         if isinstance(expr, Call) and expr.function == "=":
             left, right = expr.args
             if isinstance(left, Column) and isinstance(right, Column) and pa.types.is_string(left.type):
-                return self._same_text(node, left, right)
-        return lambda batch: truth(expr, len(batch), lookup(components, batch, scans))
-
-    def _same_text(self, node: nodes.Join, left: Column, right: Column) -> Residual:
-        """Compare two string columns where they lie; rows with a null never come this far."""
-        a, b = self.scans[left.alias].store, self.scans[right.alias].store
-        x, y = a.columns[left.name], b.columns[right.name]
-        at_x, at_y = (ROWS + node.aliases.index(c.alias) for c in (left, right))
-
-        def same(batch: Matrix) -> npt.NDArray[np.bool_]:
-            return equal_bytes(
-                x.offsets.view(), x.data.view(), x.data.base, batch[:, at_x] - a.base,
-                y.offsets.view(), y.data.view(), y.data.base, batch[:, at_y] - b.base,
-            )  # fmt: skip
-
-        return same
+                places = [node.aliases.index(c.alias) for c in (left, right)]
+                stores = [scans[c.alias].store for c in (left, right)]
+                return SameText(stores[0], left.name, places[0], stores[1], right.name, places[1])
+        return TrueOf(expr, node.aliases, scans)
 
 
 def _keys(node: nodes.Join, side: str) -> list[Entry]:

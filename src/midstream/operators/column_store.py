@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.codes import take_bytes
-from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.tape import Tape
 
 Places = npt.NDArray[np.int64]
@@ -126,22 +125,6 @@ class ColumnStore:
             self.data.reset(data)
         if self._nulls is not None:
             self._nulls.keep(mask)
-
-    def _tapes(self) -> dict[str, Tape]:
-        tapes = {"offsets": self.offsets, "data": self.data} if self._bytes else {"values": self.values}
-        return tapes | ({"valid": self._nulls} if self._nulls is not None else {})
-
-    def export(self) -> Arrays:
-        """Return the arrays of the column."""
-        return {
-            name: array for part, tape in self._tapes().items() for name, array in inside(part, tape.export()).items()
-        }
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another store of the same type exported."""
-        self._nulls = Tape(np.bool_) if under(arrays, "valid") else None
-        for part, tape in self._tapes().items():
-            tape.load(under(arrays, part))
 
 
 def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:

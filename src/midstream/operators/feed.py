@@ -1,4 +1,4 @@
-"""Feed: make the results of one join the input of the next, by looking up keys and comparison values.
+"""Feed: make results, or entries held elsewhere, the input of a join, by looking up keys and comparison values.
 
 results of a join ──▶ look up codes by row number ──▶ drop rows with a null ──▶ batch for the join above
 """
@@ -26,20 +26,25 @@ class StoredCode:
 
 @dataclass(frozen=True)
 class Feed:
-    """The codes a join needs from the results of the join below it.
+    """The codes a join needs from results with the given components.
 
     `key` is looked up for a key of one part; with `combined` > 1 the first that many values are hashed to the key;
     with neither, the results carry the right key already.
     """
 
-    components: int
+    components: tuple[str, ...]
     key: StoredCode | None
     combined: int
     values: tuple[StoredCode, ...]
 
+    @property
+    def width(self) -> int:
+        """Return how many numbers an entry has."""
+        return ROWS + len(self.components) + len(self.values)
+
     def prepare(self, batch: Matrix) -> Matrix:
         """Fill in the key and values of results, in place; return those that can match."""
-        first = ROWS + self.components
+        first = ROWS + len(self.components)
         wanted = [(first + k, code) for k, code in enumerate(self.values)]
         if self.key is not None:
             wanted.append((KEY, self.key))
@@ -55,3 +60,11 @@ class Feed:
         if self.combined > 1:
             batch[:, KEY] = combine(np.ascontiguousarray(batch[:, first : first + self.combined]), 0)
         return batch
+
+    def arrange(self, entries: Matrix, components: tuple[str, ...]) -> Matrix:
+        """Return a copy of entries with other components' order, laid out for this feed, values not filled in."""
+        out = np.empty((len(entries), self.width), np.int64)
+        out[:, :ROWS] = entries[:, :ROWS]
+        for k, alias in enumerate(self.components):
+            out[:, ROWS + k] = entries[:, ROWS + components.index(alias)]
+        return out

@@ -1,15 +1,15 @@
 """Join input state: what one input of a join has delivered and may still match.
 
-State: entries (row numbers, latest row, deadline, key) in arrival order. A hash join indexes them by key.
+State: entries (row numbers, latest row, deadline, key) in arrival order, and how far they cover what there is. A hash
+join indexes them by key.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.entries import ROWS, count_live, drop_dead, renumber
+from midstream.kernels.complete import live_before
+from midstream.kernels.entries import ROWS, drop_dead, renumber
 from midstream.model.coverage import COMPLETE, Coverage
-from midstream.model.errors import StateError
-from midstream.operators.arrays import Arrays, numbers
 from midstream.operators.window import EvictionTable
 
 Matrix = npt.NDArray[np.int64]
@@ -22,7 +22,8 @@ SMALLEST = 64
 class JoinInputState:
     """Entries of one join input.
 
-    Invariant: entries are in order of their latest row; every live entry the coverage speaks of is present once.
+    Invariant: every live entry the coverage speaks of is present once. Entries are in order of their latest row, except
+    those that were completed later.
     """
 
     def __init__(self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]) -> None:
@@ -38,9 +39,11 @@ class JoinInputState:
         """Return the memory held, used or not."""
         return int(self.entries.nbytes)
 
-    def live(self, now_us: int, seq: int, evictions: EvictionTable) -> int:
-        """Count the entries that can still match a row at or after `now_us`."""
-        return int(count_live(self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases))
+    def live(self, before: int, now_us: int, seq: int, evictions: EvictionTable) -> npt.NDArray[np.bool_]:
+        """Tell which entries can still match a row at or after `now_us` and have their latest row below `before`."""
+        table = (self.slots, evictions.table, evictions.bases)
+        found: npt.NDArray[np.bool_] = live_before(self.entries, self.count, before, now_us, seq, *table)
+        return found
 
     def reserve(
         self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool
@@ -73,20 +76,3 @@ class JoinInputState:
         """Follow a row store that has numbered its rows anew."""
         if component in self.components:
             renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)
-
-    def export(self) -> Arrays:
-        """Return the entries, with their number and since when they are complete (-1: always)."""
-        since = -1 if self.coverage.since is None else self.coverage.since
-        return {"entries": self.entries, "counts": numbers((self.count, since))}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another state of the same shape exported."""
-        entries = arrays["entries"]
-        if entries.ndim != 2 or entries.shape[1] != self.entries.shape[1]:
-            raise StateError(
-                f"state of ({' '.join(self.components)}) has entries of {self.entries.shape[1]} numbers, "
-                f"not of shape {entries.shape}"
-            )
-        self.entries = entries
-        self.count, since = (int(n) for n in arrays["counts"])
-        self.coverage = COMPLETE if since < 0 else Coverage(since)

@@ -1,10 +1,11 @@
 """Key index: where each key's entries are on both sides of a hash join. Derived: it can be rebuilt from the entries."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, clear, follow_moves, index_entries
-from midstream.operators.arrays import Arrays, numbers
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, chain_from, clear, follow_moves, index_entries
 
 FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
@@ -27,6 +28,13 @@ class KeyIndex:
         self.words: Matrix = np.empty((slots, 2), np.int64)
         self.heads: npt.NDArray[np.int32] = self.words.view(np.int32)
         clear(self.heads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"taken": self.taken, "words": self.words}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.taken, self.words = state["taken"], state["words"]
+        self.heads = self.words.view(np.int32)
 
     @property
     def nbytes(self) -> int:
@@ -58,15 +66,9 @@ class KeyIndex:
         self.taken += more
         return more >= 0
 
-    def export(self) -> Arrays:
-        """Return the table and how many of its slots are taken."""
-        return {"words": self.words, "taken": numbers((self.taken,))}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over the table of another index."""
-        self.words = arrays["words"]
-        self.heads = self.words.view(np.int32)
-        self.taken = int(arrays["taken"][0])
+    def add(self, side: int, entries: Matrix, start: int) -> None:
+        """Chain the entries from `start` on of one side; there must be room for their keys."""
+        self.taken += chain_from(self.words, self.heads, side, entries, start)
 
     def follow(self, side: int, moved: npt.NDArray[np.int32]) -> None:
         """Keep up with the entries of one side having moved."""

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.codes import Codes
 from midstream.operators.column_store import ColumnStore
 from midstream.operators.tape import Tape
@@ -90,13 +89,3 @@ class RowStore:
         parts |= {f"code.{k}": tape for k, tape in enumerate(self.codes)}
         parts |= {f"valid.{k}": tape for k, tape in enumerate(self.code_valid) if tape is not None}
         return parts | ({"offsets": self.offsets} if self.offsets is not None else {})
-
-    def export(self) -> Arrays:
-        """Return the arrays of the store."""
-        return {n: a for part, held in self._named().items() for n, a in inside(part, held.export()).items()}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another store of the same columns exported."""
-        self.code_valid = [Tape(np.bool_) if under(arrays, f"valid.{k}") else None for k in range(len(self.codes))]
-        for part, held in self._named().items():
-            held.load(under(arrays, part))

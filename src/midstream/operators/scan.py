@@ -1,6 +1,6 @@
-"""Scan: take in a source's rows, keep them while their window does, and hand them to the join above.
+"""Scan: take in a source's rows, keep them while their window does, and hand them to the joins of any plan.
 
-    arriving rows ──▶ window ──▶ select ──▶ row store ──▶ batch of entries
+    arriving rows ──▶ window ──▶ select ──▶ row store ──▶ rows taken in ──▶ batch of entries for a join
 
 State: the row store, and for a counted window what is in it. Rows the filters drop still count in a counted window.
 """
@@ -15,7 +15,6 @@ import pyarrow as pa
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, ROWS, TIME
 from midstream.model.batch import Arrival
 from midstream.model.time import FOREVER_US
-from midstream.operators.arrays import Arrays, inside, under
 from midstream.operators.codes import Codes, code, code_together, partition_codes
 from midstream.operators.evaluate import evaluate, truth
 from midstream.operators.row_store import RowStore
@@ -44,16 +43,75 @@ class ScanSpec:
     filters: tuple[Expr, ...]
     columns: dict[str, pa.DataType]
     """Columns results need; others are let go at once."""
-    keys: tuple[Entry, ...]
-    """The key of the join above; several are hashed together."""
-    values: tuple[Entry, ...]
-    """What the join above compares, in the order of its comparisons."""
     stored: tuple[Entry, ...]
-    """Codes that joins further up need."""
+    """Codes kept by row number, for joins that read results instead of arriving rows."""
     line: int
     """The source's line in the eviction table, or -1."""
     keep_offsets: bool
     """Keep offsets, to merge results of several buckets."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a join needs of a source's arriving rows."""
+
+    alias: str
+    keys: tuple[Entry, ...]
+    """The key; several are hashed together."""
+    values: tuple[Entry, ...]
+    """What is compared, in the order of the comparisons."""
+
+
+class TakenRows:
+    """Rows a scan has just taken in: numbered from `first`, to be handed to the joins of one or more plans."""
+
+    def __init__(self, rows: Arrival, first: int, window: Window | None) -> None:
+        self.rows = rows
+        self.first = first
+        self.window = window
+        self._codes: dict[Entry, Codes] = {}
+        self._batches: dict[Leaf, Matrix] = {}
+
+    def code(self, entry: Entry) -> Codes:
+        """Return the codes of an expression, computed once."""
+        if entry not in self._codes:
+            expr, compared = entry
+            values = evaluate(cast_to(expr, compared), len(self.rows), _columns(self.rows))
+            self._codes[entry] = code(values)
+        return self._codes[entry]
+
+    def batch(self, leaf: Leaf) -> Matrix:
+        """Return the rows as entries for a join, without those that can match nothing there; not to be changed."""
+        if leaf not in self._batches:
+            self._batches[leaf] = self._batch(leaf)
+        return self._batches[leaf]
+
+    def between(self, low: int, high: int) -> "TakenRows":
+        """Return the rows whose sequence numbers are from `low` on and below `high`."""
+        start, stop = (int(n) for n in np.searchsorted(self.rows.seqs, [low, high]))
+        return TakenRows(self.rows.between(start, stop), self.first + start, self.window)
+
+    def _batch(self, leaf: Leaf) -> Matrix:
+        rows = self.rows
+        batch = np.empty((len(rows), ROWS + 1 + len(leaf.values)), np.int64)
+        keys = [self.code(entry) for entry in leaf.keys]
+        values = [self.code(entry) for entry in leaf.values]
+        if not keys:
+            batch[:, KEY] = 0
+        elif len(keys) == 1:
+            batch[:, KEY] = keys[0].values
+        else:
+            batch[:, KEY] = code_together(keys).values
+        batch[:, LATEST] = rows.seqs
+        batch[:, DEADLINE] = FOREVER_US
+        if isinstance(self.window, RangeWindow):
+            np.add(rows.times, self.window.width_us, out=batch[:, DEADLINE])
+        batch[:, TIME] = rows.times
+        batch[:, ROWS] = np.arange(self.first, self.first + len(rows))
+        for k, codes in enumerate(values):
+            batch[:, ROWS + 1 + k] = codes.values
+        masks = [c.valid for c in (*keys, *values) if c.valid is not None]
+        return batch[np.logical_and.reduce(masks)] if masks else batch
 
 
 class Scan:
@@ -78,17 +136,16 @@ class Scan:
         """Return the memory held."""
         return self.store.nbytes + (self.window.nbytes if self.window else 0)
 
-    def on_rows(self, arrival: Arrival) -> Matrix:
-        """Take in rows and return them as a batch of entries, without those that can match nothing above."""
+    def on_rows(self, arrival: Arrival) -> TakenRows:
+        """Take in rows and return those the filters let through."""
         passed = self._select(arrival)
         selected = arrival if passed is None else arrival.where(passed)
-        first = self.store.end
+        taken = TakenRows(selected, self.store.end, self.spec.window)
         if self.window is not None:
-            self._push_out(arrival, passed, first, len(selected))
-        memo: dict[Entry, Codes] = {}
-        stored = [self._code(entry, selected, memo) for entry in self.spec.stored]
+            self._push_out(arrival, passed, taken.first, len(selected))
+        stored = [taken.code(entry) for entry in self.spec.stored]
         self.store.append(selected.times, selected.offsets, selected.columns, stored)
-        return self._batch(selected, first, memo)
+        return taken
 
     def _select(self, arrival: Arrival) -> npt.NDArray[np.bool_] | None:
         passed = None
@@ -112,34 +169,6 @@ class Scan:
         if window is None or isinstance(window, RangeWindow) or not window.partition_by:
             return np.empty((len(arrival), 2), np.int64)
         return partition_codes([arrival.columns[c.name] for c in window.partition_by])
-
-    def _code(self, entry: Entry, arrival: Arrival, memo: dict[Entry, Codes]) -> Codes:
-        if entry not in memo:
-            expr, compared = entry
-            memo[entry] = code(evaluate(cast_to(expr, compared), len(arrival), _columns(arrival)))
-        return memo[entry]
-
-    def _batch(self, rows: Arrival, first: int, memo: dict[Entry, Codes]) -> Matrix:
-        spec = self.spec
-        batch = np.empty((len(rows), ROWS + 1 + len(spec.values)), np.int64)
-        keys = [self._code(entry, rows, memo) for entry in spec.keys]
-        values = [self._code(entry, rows, memo) for entry in spec.values]
-        if not keys:
-            batch[:, KEY] = 0
-        elif len(keys) == 1:
-            batch[:, KEY] = keys[0].values
-        else:
-            batch[:, KEY] = code_together(keys).values
-        batch[:, LATEST] = rows.seqs
-        batch[:, DEADLINE] = FOREVER_US
-        if isinstance(spec.window, RangeWindow):
-            np.add(rows.times, spec.window.width_us, out=batch[:, DEADLINE])
-        batch[:, TIME] = rows.times
-        batch[:, ROWS] = np.arange(first, first + len(rows))
-        for k, codes in enumerate(values):
-            batch[:, ROWS + 1 + k] = codes.values
-        masks = [c.valid for c in (*keys, *values) if c.valid is not None]
-        return batch[np.logical_and.reduce(masks)] if masks else batch
 
     def expire(self, now_us: int, seq: int) -> npt.NDArray[np.int64] | None:
         """Let go of rows that cannot join a row at or after `now_us`; `seq` is the last number that has arrived.
@@ -171,16 +200,21 @@ class Scan:
         self.evictions.reset(self.spec.line, held)
         return places
 
-    def export(self) -> Arrays:
-        """Return the arrays of the store and the window."""
-        window = inside("window", self.window.export()) if self.window is not None else {}
-        return inside("rows", self.store.export()) | window
+    def holds_before(self, number: int, now_us: int, seq: int) -> bool:
+        """Tell whether a row numbered below `number` can still be part of a result from `now_us` on.
 
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another scan of the same source exported."""
-        self.store.load(under(arrays, "rows"))
-        if self.window is not None:
-            self.window.load(under(arrays, "window"))
+        `seq` is the last sequence number that has arrived.
+        """
+        last = number - 1 - self.store.base
+        if last < 0 or not len(self.store):
+            return False
+        if isinstance(self.spec.window, RangeWindow):
+            return bool(self.store.times.view()[last] + self.spec.window.width_us >= now_us)
+        if self.window is None:
+            return False
+        start = self.store.base - int(self.evictions.bases[self.spec.line])
+        ends = self.evictions.view(self.spec.line)[start : start + last + 1]
+        return bool((ends[-1:] if self.window.in_order else ends).max() > seq)
 
 
 def _columns(arrival: Arrival) -> Callable[[Column], pa.Array]:

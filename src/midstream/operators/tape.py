@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.arrays import Arrays, numbers
-
 SLACK = 1.25
 """Room to grow, as a multiple of what is live: memory against copying."""
 
@@ -62,15 +60,6 @@ class Tape:
         self._start, self._end, self.base = 0, 0, base
         self._buffer = self._buffer[:0].copy()
         self.append(values)
-
-    def export(self) -> Arrays:
-        """Return the buffer and where in it the live values are."""
-        return {"buffer": self._buffer, "at": numbers((self._start, self._end, self.base))}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over the buffer of another tape."""
-        self._buffer = arrays["buffer"]
-        self._start, self._end, self.base = (int(n) for n in arrays["at"])
 
     def _move(self, count: int) -> None:
         live = len(self)

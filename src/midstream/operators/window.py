@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from midstream.kernels.window import find_queues, pack_queues, push_partitioned
 from midstream.model.time import FOREVER_US
-from midstream.operators.arrays import Arrays, numbers
 from midstream.operators.tape import Tape
 
 Vector = npt.NDArray[np.int64]
@@ -29,12 +28,6 @@ class CountedWindowState(Protocol):
 
     def renumber(self, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
-
-    def export(self) -> Arrays:
-        """Return the arrays of the state."""
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another state exported."""
 
     @property
     def nbytes(self) -> int:
@@ -62,14 +55,6 @@ class RowsWindowState:
     def renumber(self, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
         self.tail.reset(moved(self.tail.view(), places, base))
-
-    def export(self) -> Arrays:
-        """Return the arrays of the state."""
-        return self.tail.export()
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another state exported."""
-        self.tail.load(arrays)
 
     @property
     def nbytes(self) -> int:
@@ -124,17 +109,6 @@ class PartitionedRowsWindowState:
     def renumber(self, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
         self.nodes[: self.node_count, 0] = moved(self.nodes[: self.node_count, 0], places, base)
-
-    def export(self) -> Arrays:
-        """Return the arrays of the state."""
-        counts = numbers((self.queue_count, self.node_count))
-        return {"keys": self.keys, "queues": self.queues, "nodes": self.nodes, "heads": self.heads, "counts": counts}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another state exported."""
-        self.keys, self.queues, self.nodes = arrays["keys"], arrays["queues"], arrays["nodes"]
-        self.heads = arrays["heads"]
-        self.queue_count, self.node_count = (int(n) for n in arrays["counts"])
 
     @property
     def nbytes(self) -> int:
@@ -207,12 +181,3 @@ class EvictionTable:
         self.bases[line], self.ends[line], self.pushed_out[line] = base, base, np.count_nonzero(values != FOREVER_US)
         self.add(line, len(values), base)
         self.table[line, : len(values)] = values
-
-    def export(self) -> Arrays:
-        """Return the arrays of the table."""
-        return {"table": self.table, "bases": self.bases, "ends": self.ends, "pushed_out": self.pushed_out}
-
-    def load(self, arrays: Arrays) -> None:
-        """Take over what another table exported."""
-        self.table, self.bases = arrays["table"], arrays["bases"]
-        self.ends, self.pushed_out = arrays["ends"], arrays["pushed_out"]

@@ -66,7 +66,7 @@ class LocalRuntime:
             for alias, arrival in arrivals.items():
                 place = places[alias]
                 mine[alias] = arrival if place is None else arrival.where(place == bucket)
-            parts.append(pipeline.on_rows(mine, piece.now_us, piece.seq, ordered=True))
+            parts.append(pipeline.on_rows(mine, piece.now_us, piece.seq))
         return merge_results(parts)
 
 

@@ -19,6 +19,7 @@ from midstream.model.batch import Results
 from midstream.operators.build import build
 from midstream.operators.codes import partition_codes
 from midstream.operators.pipeline import Pipeline
+from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
 from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.runtime.arrivals import FOREVER, NEVER
@@ -94,7 +95,7 @@ class Bucket:
             late_rows = packed.untimed + sum(len(rows) for rank, rows in late.items() if self._counts(rank))
             head.late += late_rows
             self.durable.commit()
-            shared = mapped.publish(head.token, pipeline.export() | {"next_seq": np.array([next_seq])})
+            shared = mapped.publish(head.token, *take_apart((pipeline, next_seq)))
         size = pipeline.size()
         lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
         event = {
@@ -142,14 +143,12 @@ class Bucket:
 
     def _attach(self, mapped: MappedState) -> tuple[Pipeline, int, bool]:
         """Return the operators with their states: mapped from this host's memory, or rebuilt from the window rows."""
-        pipeline = build(self.spec.plan, one_of_many=self.spec.ordered)
         head = self.durable.head
-        arrays = mapped.take(head.token) if head.version else None
-        if arrays is not None:
-            next_seq = int(arrays.pop("next_seq")[0])
-            pipeline.load(arrays)
+        taken = mapped.take(head.token) if head.version else None
+        if taken is not None:
+            pipeline, next_seq = put_together(*taken)
             return pipeline, next_seq, False
-        next_seq = 0
+        pipeline, next_seq = build(self.spec.plan, one_of_many=self.spec.ordered), 0
         held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
         if any(held.values()):
             for results in self._run(pipeline, {r: in_order(parts) for r, parts in held.items() if parts}, 0):
@@ -165,7 +164,7 @@ class Bucket:
         arrivals = number_rows(self.spec.plan.query, by_alias, next_seq)
         for piece in slices(arrivals, next_seq):
             next_seq += sum(len(a) for a in piece.arrivals.values())
-            yield pipeline.on_rows(piece.arrivals, piece.now_us, piece.seq, ordered=self.spec.ordered), next_seq
+            yield pipeline.on_rows(piece.arrivals, piece.now_us, piece.seq), next_seq
 
     def _release(
         self,

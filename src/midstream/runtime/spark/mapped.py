@@ -4,7 +4,7 @@ Spark gives a bucket to another worker process from one batch to the next. The a
 files under /dev/shm; a worker maps them, works in place, and stamps them with the version of the durable state they
 belong to. A stamp that is missing or names another version means: rebuild from the durable state.
 
-    stamp (token, small arrays, names of files)  ──▶ map ──▶ work in place ──▶ publish under the next token
+    stamp (token, description, names of files)  ──▶ map ──▶ work in place ──▶ publish under the next token
 """
 
 import contextlib
@@ -13,16 +13,14 @@ import mmap
 import os
 import pickle
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Arrays = dict[str, npt.NDArray[Any]]
-
-SMALL_BYTES = 1 << 14
-"""Arrays up to this size travel inside the stamp."""
+Array = npt.NDArray[Any]
 
 
 class MappedState:
@@ -37,7 +35,8 @@ class MappedState:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._stamp = folder / "stamp"
         self._lock: int | None = None
-        self._mapped: dict[str, tuple[str, npt.NDArray[Any]]] = {}
+        self._mapped: dict[int, tuple[str, Array]] = {}
+        """Files of the arrays at work, by the identity of the array."""
 
     def __enter__(self) -> "MappedState":
         """Keep other attempts at the same bucket away; without the lock nothing is taken or published."""
@@ -54,8 +53,8 @@ class MappedState:
             os.close(self._lock)
             self._lock = None
 
-    def take(self, token: str) -> Arrays | None:
-        """Return the arrays stamped with the token, and remove the stamp; None when there are no such arrays."""
+    def take(self, token: str) -> tuple[bytes, list[Array]] | None:
+        """Return the description and arrays stamped with the token, and remove the stamp; None when there are none."""
         if self._lock is None:
             return None
         try:
@@ -65,56 +64,48 @@ class MappedState:
             return None
         if stamp["token"] != token:
             return None
-        arrays: Arrays = dict(stamp["small"])
         try:
-            for name, (file, dtype, shape) in stamp["files"].items():
-                arrays[name] = self._map(name, file, np.dtype(dtype), shape)
+            arrays = [self._map(file, np.dtype(dtype), shape) for file, dtype, shape in stamp["files"]]
         except (OSError, ValueError):
             return None
-        return arrays
+        return stamp["description"], arrays
 
-    def _map(self, name: str, file: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def _map(self, file: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         with open(self._folder / file, "r+b") as handle:
             memory = mmap.mmap(handle.fileno(), 0)
         array = np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
-        self._mapped[name] = (file, array)
+        self._mapped[id(array)] = (file, array)
         return array
 
-    def publish(self, token: str, arrays: Arrays) -> bool:
+    def publish(self, token: str, description: bytes, arrays: Sequence[Array]) -> bool:
         """Stamp the arrays; those that are not mapped yet are copied once. Return whether there was room for them."""
         if self._lock is None:
             return False
-        small = {n: np.array(a) for n, a in arrays.items() if a.nbytes <= SMALL_BYTES}
-        files, kept = {}, set()
+        files = []
         try:
-            for name, array in arrays.items():
-                if name in small:
-                    continue
-                file, known = self._mapped.get(name, ("", None))
-                if known is not array:
-                    file = self._copy(name, array)
-                files[name] = (file, array.dtype.str, array.shape)
-                kept.add(file)
+            for array in arrays:
+                file, _ = self._mapped.get(id(array)) or (self._copy(array), array)
+                files.append((file, array.dtype.str, array.shape))
         except OSError:
             self.forget()
             return False
         pending = self._folder / "stamp.pending"
-        pending.write_bytes(pickle.dumps({"token": token, "small": small, "files": files}))
+        pending.write_bytes(pickle.dumps({"token": token, "description": description, "files": files}))
         os.replace(pending, self._stamp)
+        kept = {file for file, _, _ in files}
         for path in self._folder.glob("array-*"):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
         return True
 
-    def _copy(self, name: str, array: npt.NDArray[Any]) -> str:
+    def _copy(self, array: Array) -> str:
         room = os.statvfs(self._folder)
         if room.f_bavail * room.f_frsize < 2 * array.nbytes:
             raise OSError("no room")
         file = f"array-{os.getpid()}-{os.urandom(6).hex()}"
         with open(self._folder / file, "w+b") as handle:
             handle.truncate(array.nbytes)
-        mapped = self._map(name, file, array.dtype, array.shape)
-        mapped[...] = array
+        self._map(file, array.dtype, array.shape)[...] = array
         return file
 
     def forget(self) -> None:
