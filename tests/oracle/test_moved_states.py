@@ -41,9 +41,9 @@ def run_with_moves(case: Case, bounds: list[int], buckets: int) -> pa.Table:
         found += [r.rows for r in runtime.on_rows(rows)]
         fresh = LocalRuntime(plan, buckets)
         fresh.next_seq = runtime.next_seq
-        description, arrays = take_apart(runtime.pipelines)
+        description, arrays = take_apart(runtime.migrators)
         assert all(a.dtype != object for a in arrays)
-        fresh.pipelines = put_together(description, [a.copy() for a in arrays])
+        fresh.migrators = put_together(description, [a.copy() for a in arrays])
         runtime = fresh
     schema = plan.query.schema.append(pa.field("_time", pa.int64()))
     return pa.Table.from_batches(found, schema)

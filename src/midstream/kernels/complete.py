@@ -173,16 +173,3 @@ def lineage(results: Matrix, columns: Vector, bounds: Vector, members: Vector) -
                 bits |= members[c]
         out[i] = bits
     return out
-
-
-@kernel
-def count_distinct(values: Vector, words: Matrix, heads: Heads) -> int:
-    """Count the different values, with a cleared table that has room for them."""
-    n = 0
-    for i in range(values.size):
-        slot = find_slot(words, heads, values[i])
-        if heads[slot, LEFT_HEAD] == FREE:
-            words[slot, KEY] = values[i]
-            heads[slot, LEFT_HEAD] = -1
-            n += 1
-    return n

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.compile import Word, kernel
-from midstream.kernels.entries import KEY, LINK, Matrix
+from midstream.kernels.entries import KEY, LINK, Matrix, Vector
 
 Heads = npt.NDArray[np.int32]
 
@@ -95,22 +95,22 @@ def chain_from(words: Matrix, heads: Heads, side: int, entries: Matrix, start: i
 
 
 @kernel
-def take_keys(words: Matrix, heads: Heads, keys: Matrix, column: int) -> tuple[npt.NDArray[np.bool_], int]:
-    """Put the keys of a column into the table; return which were not there, and how many slots that took."""
-    fresh = np.empty(keys.shape[0], np.bool_)
+def take_keys(words: Matrix, heads: Heads, keys: Vector) -> tuple[npt.NDArray[np.bool_], int]:
+    """Put keys into the table; return which were not there, and how many slots that took. There must be room."""
+    fresh = np.empty(keys.size, np.bool_)
     taken = 0
-    for i in range(keys.shape[0]):
-        fresh[i] = take_slot(words, heads, keys[i, column]) < 0
+    for i in range(keys.size):
+        fresh[i] = take_slot(words, heads, keys[i]) < 0
         taken += fresh[i]
     return fresh, taken
 
 
 @kernel
-def has_keys(words: Matrix, heads: Heads, keys: Matrix, column: int) -> npt.NDArray[np.bool_]:
-    """Tell which keys of a column are in the table."""
-    found = np.empty(keys.shape[0], np.bool_)
-    for i in range(keys.shape[0]):
-        found[i] = heads[find_slot(words, heads, keys[i, column]), LEFT_HEAD] != FREE
+def has_keys(words: Matrix, heads: Heads, keys: Vector) -> npt.NDArray[np.bool_]:
+    """Tell which keys are in the table."""
+    found = np.empty(keys.size, np.bool_)
+    for i in range(keys.size):
+        found[i] = heads[find_slot(words, heads, keys[i]), LEFT_HEAD] != FREE
     return found
 
 

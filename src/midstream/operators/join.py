@@ -181,6 +181,13 @@ class Join:
         if self.spec.hashed:
             self.index.add(HEADS[side], state.held, start)
 
+    def replace(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
+        """Hold exactly these entries on a side."""
+        self.states[side].count = 0
+        if self.spec.hashed:
+            self.index.rebuild(self.left.held, self.right.held, len(entries))
+        self.fill(side, entries, now_us, seq)
+
     def entries_with(self, side: int, keys: Vector, before: int, now_us: int, seq: int) -> Matrix:
         """Return a side's live entries with one of the keys, by the index, whose latest row is below `before`."""
         state = self.states[side]

@@ -7,7 +7,6 @@ State: that of the sources and of the execution. A migration replaces the execut
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +16,12 @@ from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import Arrival, Results
 from midstream.operators.evaluate import evaluate
-from midstream.operators.join import Join
+from midstream.operators.execution import Execution
 from midstream.operators.scan import Scan
-from midstream.operators.sources import Renumbering, Sources, Taken
+from midstream.operators.sources import Sources
 from midstream.plan.expr import Column, Expr
 
 Matrix = npt.NDArray[np.int64]
-
-
-class Execution(Protocol):
-    """Something that answers the query from the rows taken in: a join tree, a migration, an eddy."""
-
-    components: tuple[str, ...]
-    """Aliases in the order of a result's row numbers."""
-
-    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
-        """Return the results that the rows complete, in order of their latest row."""
-
-    def joins(self) -> list[Join]:
-        """Return the joins at work; two may share a state."""
-
-    def renumber(self, change: Renumbering) -> None:
-        """Follow a row store that has numbered its rows anew."""
 
 
 @dataclass
@@ -67,6 +50,8 @@ class Pipeline:
         """A constant condition is not true: there are no results."""
         self.ordered = ordered
         """Results say their place among those of other buckets."""
+        self.held: list[Results] = []
+        """Results an execution holds back until it is over."""
 
     @property
     def predicate_evaluations(self) -> int:
@@ -89,7 +74,17 @@ class Pipeline:
             return self.project(np.empty((0, ROWS + len(self.execution.components)), np.int64))
         for change in self.sources.expire(now_us, seq):
             self.execution.renumber(change)
-        return self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
+        results = self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq)
+        back = self.execution.held_back()
+        if back is not None and len(back):
+            # Projected at once: the rows it is made of may be gone when it leaves.
+            self.held.append(self.project(back))
+        return self.project(results)
+
+    def release(self) -> list[Results]:
+        """Return the results that were held back, and forget them."""
+        released, self.held = self.held, []
+        return released
 
     def project(self, results: Matrix) -> Results:
         """Bring results of the execution into max order and fetch what is selected."""

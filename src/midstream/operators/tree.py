@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from midstream.operators.execution import Execution
 from midstream.operators.feed import Feed
 from midstream.operators.join import LEFT, RIGHT, Join
 from midstream.operators.join_state import JoinInputState
@@ -55,7 +56,7 @@ class Completion(Protocol):
         """Make sure a step's states hold what the two batches will probe for."""
 
 
-class JoinTree:
+class JoinTree(Execution):
     """The joins of one plan.
 
     Invariant: after every call, the states hold all entries so far that a later row can still match, or `completion`

@@ -1,30 +1,54 @@
 """The local runtime: one process, any number of buckets, the same results as one row at a time.
 
-streams' rows ──▶ sequence numbers ──▶ slices ──▶ buckets' pipelines ──▶ max order ──▶ results
+streams' rows ──▶ sequence numbers ──▶ slices, cut where a change is due ──▶ buckets' pipelines ──▶ max order ──▶ results
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.model.batch import Results
+from midstream.migrate.migrator import Migrator
+from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, MigrationRecord, over_buckets
+from midstream.migrate.request import MigrationRequest
+from midstream.model.batch import Arrival, Results
 from midstream.operators.build import build
-from midstream.operators.pipeline import StateSize
+from midstream.operators.pipeline import Pipeline, StateSize
 from midstream.plan.plan import Plan
-from midstream.runtime.numbering import AliasRows, Slice, number_rows, slices
+from midstream.runtime.numbering import AliasRows, Slice, number_rows, seq_at, slices, time_of
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.sources import StreamRows
+from midstream.runtime.watch import OutputWatch
 
 
 class LocalRuntime:
-    """A running plan: pipelines with their states, and the next sequence number."""
+    """A running query: its buckets with their states, the next sequence number, and the changes to come."""
 
-    def __init__(self, plan: Plan, buckets: int = 1) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, buckets: int = 1, schedule: Sequence[MigrationRequest] = ()) -> None:
         self.buckets = 1 if plan.partitioning.one_bucket else buckets
-        self.pipelines = [build(plan, one_of_many=self.buckets > 1) for _ in range(self.buckets)]
+        self.migrators = [Migrator(plan, build(plan, one_of_many=self.buckets > 1)) for _ in range(self.buckets)]
         self.next_seq = 0
+        self.last_us: int | None = None
+        """Time of the last row taken in."""
+        self.schedule = list(schedule)
+        """Migrations to come, in order of their time."""
+        self.batch_watch = OutputWatch()
+        self._watches: dict[int, OutputWatch] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
+        return self.migrators[0].plan
+
+    @property
+    def pipelines(self) -> list[Pipeline]:
+        """Return the pipelines of all buckets."""
+        return [m.pipeline for m in self.migrators]
+
+    @property
+    def phase(self) -> str:
+        """Return what is going on: a migration counts until it is over in all buckets."""
+        return next((m.phase for m in self.migrators if m.running is not None), "steady")
 
     @property
     def predicate_evaluations(self) -> int:
@@ -48,26 +72,118 @@ class LocalRuntime:
             used = {c: columns[c] for c in query.columns_of(source.alias)}
             by_alias[source.alias] = AliasRows(mine.times, mine.offsets, used)
         arrivals = number_rows(query, by_alias, self.next_seq)
-        for piece in slices(arrivals, self.next_seq):
-            yield self._run(piece)
-        self.next_seq += sum(len(a) for a in arrivals.values())
+        end = self.next_seq + sum(len(a) for a in arrivals.values())
+        while self.next_seq < end:
+            now_us = time_of(arrivals, self.next_seq)
+            yield from self._start_due(now_us)
+            stop = self._next_cut(arrivals, now_us, end)
+            for piece in slices(arrivals, self.next_seq, stop):
+                yield from self._run(piece)
+            self.next_seq = stop
+        if end:
+            self.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=self.last_us)
 
-    def _run(self, piece: Slice) -> Results:
+    def _next_cut(self, arrivals: dict[str, Arrival], now_us: int, end: int) -> int:
+        """Return the number of the first row before which something happens."""
+        cuts = [m.cut_us() for m in self.migrators] + [r.at_us for r in self.schedule[:1]]
+        later = [c for c in cuts if c is not None and c > now_us]
+        return min((seq_at(arrivals, cut, end) for cut in later), default=end)
+
+    def _start_due(self, now_us: int) -> Iterator[Results]:
+        """Start the migrations whose time has come."""
+        while self.schedule and (self.schedule[0].at_us or 0) <= now_us:
+            yield from self.migrate(self.schedule.pop(0), now_us)
+
+    def migrate(self, request: MigrationRequest, now_us: int) -> Iterator[Results]:
+        """Migrate before the next row, at `now_us` or later; yield what was held back until now."""
+        released = [r for m in self.migrators for r in m.advance(now_us, self.next_seq - 1)]
+        yield from self._release(released, now_us)
+        checked = request.checked(self.plan)
+        self._watches[len(self.migrators[0].records)] = watch = OutputWatch()
+        watch.begin(now_us)
+        for migrator in self.migrators:
+            migrator.ask(checked, now_us, self.next_seq - 1)
+
+    def _run(self, piece: Slice) -> Iterator[Results]:
         arrivals = piece.arrivals
-        if self.buckets == 1:
-            return self.pipelines[0].on_rows(arrivals, piece.now_us, piece.seq)
-        places = {
-            alias: buckets_of(self.plan.partitioning, alias, self.buckets, a.offsets, a.columns)
-            for alias, a in arrivals.items()
-        }
+        released: list[Results] = []
         parts = []
-        for bucket, pipeline in enumerate(self.pipelines):
+        places = {}
+        if self.buckets > 1:
+            places = {
+                alias: buckets_of(self.plan.partitioning, alias, self.buckets, a.offsets, a.columns)
+                for alias, a in arrivals.items()
+            }
+        for bucket, migrator in enumerate(self.migrators):
             mine = {}
             for alias, arrival in arrivals.items():
-                place = places[alias]
+                place = places.get(alias)
                 mine[alias] = arrival if place is None else arrival.where(place == bucket)
-            parts.append(pipeline.on_rows(mine, piece.now_us, piece.seq))
+            back, results = migrator.on_rows(mine, piece.now_us, piece.seq)
+            released += back
+            parts.append(results)
+        yield from self._release(released, piece.now_us)
+        merged = parts[0] if len(parts) == 1 else merge_results(parts)
+        for watch in (self.batch_watch, *self._watches.values()):
+            watch.see(merged.rows)
+        yield merged
+
+    def _release(self, released: list[Results], now_us: int) -> Iterator[Results]:
+        """Yield what was held back in all buckets, in max order."""
+        if not released:
+            self._close_watches(now_us)
+            return
+        one = released[0] if len(released) == 1 else join_results(released)
+        for watch in (self.batch_watch, *self._watches.values()):
+            watch.see_released(one.rows, now_us)
+        self._close_watches(now_us)
+        yield one
+
+    def _close_watches(self, now_us: int) -> None:
+        """Write down the gaps of migrations that are over."""
+        for place, watch in list(self._watches.items()):
+            records = [m.records[place] for m in self.migrators]
+            if all(r.state not in (RUNNING, QUEUED) for r in records):
+                watch.end(now_us)
+                for record in records:
+                    record.longest_gap_us, record.output_delay_us = watch.gap_us, watch.delay_us
+                del self._watches[place]
+
+    def work(self) -> None:
+        """Do what can be done between micro-batches."""
+        if self.last_us is not None:
+            for migrator in self.migrators:
+                migrator.work(self.last_us, self.next_seq - 1)
+
+    def finish(self) -> Iterator[Results]:
+        """End the run: yield what is still held back, and say which migrations are not over."""
+        now_us = self.last_us if self.last_us is not None else 0
+        for migrator in self.migrators:
+            if migrator.running is not None:
+                migrator.running.state = UNFINISHED
+            for _, record in migrator.waiting:
+                record.state = NOT_REACHED
+        yield from self._release([r for p in self.pipelines for r in p.release()], now_us)
+
+    def records(self) -> list[MigrationRecord]:
+        """Return what became of each migration, over all buckets."""
+        lists = [m.records for m in self.migrators]
+        told = [over_buckets(list(records)) for records in zip(*lists, strict=True)]
+        for request in self.schedule:
+            told.append(
+                MigrationRecord(
+                    request.identity, request.plan, request.strategy, request.options, request.at_us,
+                    str(self.plan), NOT_REACHED,
+                )
+            )  # fmt: skip
+        return told
+
+
+def join_results(parts: list[Results]) -> Results:
+    """Bring results held back over several slices and buckets into max order."""
+    if parts[0].order is not None:
         return merge_results(parts)
+    return Results(pa.Table.from_batches([p.rows for p in parts]).combine_chunks().to_batches()[0])
 
 
 def merge_results(parts: list[Results]) -> Results:

@@ -48,12 +48,23 @@ def number_rows(query: Query, rows: dict[str, AliasRows], first: int) -> dict[st
     return out
 
 
-def slices(arrivals: dict[str, Arrival], first: int) -> Iterator[Slice]:
-    """Cut numbered rows into slices in order."""
-    end = first + sum(len(a) for a in arrivals.values())
+def slices(arrivals: dict[str, Arrival], first: int, end: int) -> Iterator[Slice]:
+    """Cut the rows numbered from `first` to below `end` into slices in order."""
     for low in range(first, end, SLICE_ROWS):
         piece = {}
         for alias, arrival in arrivals.items():
-            start, stop = np.searchsorted(arrival.seqs, [low, low + SLICE_ROWS])
+            start, stop = np.searchsorted(arrival.seqs, [low, min(low + SLICE_ROWS, end)])
             piece[alias] = arrival.between(int(start), int(stop))
         yield Slice(piece, min(int(a.times[0]) for a in piece.values() if len(a)), low - 1)
+
+
+def time_of(arrivals: dict[str, Arrival], seq: int) -> int:
+    """Return the time of the first row numbered `seq` or later."""
+    places = ((a, int(np.searchsorted(a.seqs, seq))) for a in arrivals.values())
+    return min(int(a.times[at]) for a, at in places if at < len(a))
+
+
+def seq_at(arrivals: dict[str, Arrival], time_us: int, otherwise: int) -> int:
+    """Return the number of the first row at or after a time, or `otherwise` when there is none."""
+    places = ((a, int(np.searchsorted(a.times, time_us))) for a in arrivals.values())
+    return min((int(a.seqs[at]) for a, at in places if at < len(a)), default=otherwise)

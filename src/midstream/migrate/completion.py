@@ -1,0 +1,286 @@
+"""State completion: fill an incomplete state for the keys a batch is about to probe, from the states below it.
+
+              J            the batch probes state Y of join J
+            /   \\
+          Y      batch     Y is the result of join K over D and S
+        K
+      /   \\
+     D     S               1. entries of D with the wanted keys (completed themselves first, recursively)
+                           2. S completed for the keys these entries probe
+                           3. pairs of both, added to Y
+
+Where J has no key, the unit is an entry of D: the batch is tried on D's part of J's condition, and the entries it
+touches are completed.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.migrate.gap import Gap
+from midstream.migrate.match import Moment, all_pairs
+from midstream.model.coverage import COMPLETE
+from midstream.operators.entry import KEY, LATEST, ROWS, touched
+from midstream.operators.join import LEFT, RIGHT
+from midstream.operators.key_set import KeySet, distinct
+from midstream.operators.sources import Renumbering, Sources
+from midstream.operators.tree import JoinTree, Parts, Step
+
+Matrix = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.int64]
+
+MIRROR = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3}
+"""Comparisons seen from the other side: = <> < <= > >= by code."""
+
+
+class StateCompletion:
+    """Completes the states of one tree on demand.
+
+    Invariant: `gaps` names exactly the incomplete states, by their aliases.
+    """
+
+    def __init__(self, tree: JoinTree, sources: Sources, gaps: dict[Parts, Gap]) -> None:
+        self.tree = tree
+        self.sources = sources
+        self.gaps = gaps
+        self.entries_completed = 0
+        self.keys_attempted = 0
+        self.states_completed = 0
+        self._moment = Moment(0, 0)
+
+    def before_step(self, step: Step, left: Matrix, right: Matrix, now_us: int, seq: int) -> None:
+        """Make sure a step's states hold what the two batches will probe for."""
+        self._moment = Moment(now_us, seq)
+        self._complete_for(step, LEFT, right)
+        self._complete_for(step, RIGHT, left)
+
+    def _complete_for(self, step: Step, side: int, batch: Matrix) -> None:
+        """Make sure a state holds every entry that rows of a batch on the other side can match."""
+        if step.join.states[side].coverage.complete or not len(batch):
+            return
+        if not step.join.spec.groups:
+            self._complete_touched(step, side, batch)
+            return
+        column = KEY
+        if len(step.join.spec.groups) > 1:
+            column = ROWS + len(step.join.states[1 - side].components)
+        self._complete_keys(step, side, batch[:, column])
+
+    def _complete_keys(self, step: Step, side: int, keys: Vector) -> None:
+        """Complete a state for keys of its join's first equality class."""
+        parts = step.inputs[side].parts
+        gap = self.gaps[parts]
+        keys = np.ascontiguousarray(keys)
+        fresh = keys[gap.attempted.add(keys)]
+        if not len(fresh):
+            return
+        self.keys_attempted += len(fresh)
+        below = self._below(parts)
+        group = step.join.spec.groups[0]
+        counting = gap.remaining is not None
+        driver = gap.counted if gap.counted is not None else self._driver(below, group)
+        found = self._find(below, driver, group, fresh, gap.position.seq)
+        self._add_pairs(step, side, below, driver, found, gap.position.seq)
+        # A count that began meanwhile has left these keys out already.
+        if counting and gap.remaining is not None and len(found):
+            gap.remaining -= distinct(self._class_values(below, driver, group, found))
+            if gap.remaining <= 0 and parts in self.gaps:
+                self._declare_complete(parts)
+
+    def _below(self, parts: Parts) -> Step:
+        below = self.tree.producer(parts)
+        assert below is not None, "the state of a single source is always complete"
+        return below
+
+    def _add_pairs(self, step: Step, side: int, below: Step, driver: int, found: Matrix, before: int) -> None:
+        """Add to a state what entries of one side of the join below make with the other side's."""
+        if not len(found):
+            return
+        self._complete_for(below, 1 - driver, found)
+        pairs = below.join.pair(found, driver, before, False, self._moment.now_us, self._moment.seq)
+        entries = step.inputs[side].feed.prepare(pairs)
+        step.join.fill(side, entries, self._moment.now_us, self._moment.seq)
+        self.entries_completed += len(entries)
+
+    def _driver(self, step: Step, group: int) -> int:
+        """Return the side of a join where entries with a key are looked for: one that has the key, if it can complete."""
+        able = [side for side in (LEFT, RIGHT) if self._has(step, side, group)]
+        return min(able, key=lambda side: not step.join.states[side].coverage.complete)
+
+    def _has(self, step: Step, side: int, group: int) -> bool:
+        members = self.sources.members.get(group)
+        return not members or any(alias in members for alias in step.inputs[side].parts)
+
+    def _find(self, step: Step, side: int, group: int, keys: Vector, before: int) -> Matrix:
+        """Return the live entries of one side of a join that have one of the keys of an equality class."""
+        source = step.inputs[side]
+        if step.join.states[side].coverage.complete:
+            return self._select(step, side, group, keys, before)
+        if step.join.spec.groups[:1] == (group,):
+            self._complete_keys(step, side, keys)
+            return self._select(step, side, group, keys, before)
+        # The state is kept by another key: probe through it, and keep nothing there.
+        below = self._below(source.parts)
+        driver = self._driver(below, group)
+        found = self._find(below, driver, group, keys, before)
+        self._complete_for(below, 1 - driver, found)
+        pairs = below.join.pair(found, driver, before, False, self._moment.now_us, self._moment.seq)
+        return source.feed.prepare(pairs)
+
+    def _select(self, step: Step, side: int, group: int, keys: Vector, before: int) -> Matrix:
+        join, moment = step.join, self._moment
+        if join.spec.hashed and join.spec.groups == (group,):
+            return join.entries_with(side, keys, before, moment.now_us, moment.seq)
+        wanted = KeySet()
+        wanted.add(keys)
+        state = join.states[side]
+        alive = state.live(before, moment.now_us, moment.seq, self.sources.evictions)
+        entries = state.held[alive]
+        return entries[wanted.has(self._class_values(step, side, group, entries))]
+
+    def _class_values(self, step: Step, side: int, group: int, entries: Matrix) -> Vector:
+        """Return the value of an equality class in each entry of a side."""
+        if step.join.spec.groups == (group,):
+            return entries[:, KEY]
+        components = step.join.states[side].components
+        members = self.sources.members[group]
+        alias = next(a for a in components if a in members)
+        return self._stored(alias, members[alias], entries[:, ROWS + components.index(alias)])
+
+    def _stored(self, alias: str, index: int, rows: Vector) -> Vector:
+        store = self.sources.scans[alias].store
+        values: Vector = store.codes[index].view()[rows - store.base]
+        return values
+
+    def _complete_touched(self, step: Step, side: int, batch: Matrix) -> None:
+        """Complete a state whose join has no key: for the entries below that the batch touches."""
+        parts = step.inputs[side].parts
+        gap, below = self.gaps[parts], self._below(parts)
+        if gap.counted is None:
+            gap.counted = self._touch_driver(step, side, below)
+        driver = gap.counted
+        if not below.join.states[driver].coverage.complete:
+            self._complete_all(below, driver)
+        state, moment = below.join.states[driver], self._moment
+        alive = state.live(gap.position.seq, moment.now_us, moment.seq, self.sources.evictions)
+        left = state.held[alive]
+        left = left[~gap.attempted.has(left[:, LATEST])]
+        if len(left):
+            hit = self._touched(step, side, below, driver, left, batch)
+            gap.attempted.add(left[hit, LATEST])
+            # Entries with the same latest row go together: it is the name they are remembered by.
+            done = gap.attempted.has(left[:, LATEST])
+            self.keys_attempted += int(done.sum())
+            self._add_pairs(step, side, below, driver, left[done], gap.position.seq)
+            left = left[~done]
+        if not len(left) and parts in self.gaps:
+            self._declare_complete(parts)
+
+    def _touch_driver(self, step: Step, side: int, below: Step) -> int:
+        """Return the side of the join below that is tried on: complete if it can be, then compared above."""
+        compared = {alias for alias, _, _ in self._compared(step, side)}
+
+        def badness(candidate: int) -> tuple[bool, bool]:
+            incomplete = not below.join.states[candidate].coverage.complete
+            return incomplete, not (compared & below.inputs[candidate].parts)
+
+        return min((LEFT, RIGHT), key=badness)
+
+    def _compared(self, step: Step, side: int) -> list[tuple[str, int, int]]:
+        """Return the comparisons of a join: alias and stored code on a side, and its place among the values."""
+        layout = step.inputs[side].layout
+        return [(layout.components[c.component], c.index, k) for k, c in enumerate(layout.values)]
+
+    def _touched(
+        self, step: Step, side: int, below: Step, driver: int, entries: Matrix, batch: Matrix
+    ) -> npt.NDArray[np.bool_]:
+        parts = below.inputs[driver].parts
+        components = below.join.states[driver].components
+        known = [c for c in self._compared(step, side) if c[0] in parts]
+        if not known:
+            return np.ones(len(entries), np.bool_)
+        values = np.column_stack(
+            [self._stored(a, index, entries[:, ROWS + components.index(a)]) for a, index, _ in known]
+        )
+        ops = [step.join.spec.ops[k] for _, _, k in known]
+        # The batch is the other side of the comparison.
+        if side == LEFT:
+            ops = [MIRROR[op] for op in ops]
+        first = ROWS + len(step.join.states[1 - side].components)
+        places = np.array([k for _, _, k in known], np.int64)
+        hit, tested = touched(values, 0, batch, first, np.array(ops, np.int64), places)
+        self.sources.predicate_evaluations += tested
+        found: npt.NDArray[np.bool_] = hit
+        return found
+
+    def _complete_all(self, step: Step, side: int) -> None:
+        """Complete a state at once, from complete states below."""
+        parts = step.inputs[side].parts
+        below = self._below(parts)
+        for other in (LEFT, RIGHT):
+            if not below.join.states[other].coverage.complete:
+                self._complete_all(below, other)
+        gap, moment = self.gaps[parts], self._moment
+        state = step.join.states[side]
+        keep = state.held[state.held[:, LATEST] >= gap.position.seq]
+        missing = step.inputs[side].feed.prepare(all_pairs(below, moment, gap.position.seq))
+        step.join.replace(side, np.concatenate([missing, keep]), moment.now_us, moment.seq)
+        self.entries_completed += len(missing)
+        self._declare_complete(parts)
+
+    def _declare_complete(self, parts: Parts) -> None:
+        """Mark a state complete, and see whether the one above can be counted now."""
+        del self.gaps[parts]
+        self.states_completed += 1
+        for step, side, state in self.tree.inputs():
+            if step.inputs[side].parts == parts:
+                state.coverage = COMPLETE
+                if step.parts in self.gaps and self.gaps[step.parts].remaining is None:
+                    self._count(step.parts)
+                return
+
+    def count_all(self, now_us: int, seq: int) -> None:
+        """Start the counters of all incomplete states, from the bottom up."""
+        self._moment = Moment(now_us, seq)
+        self.close_expired(now_us, seq)
+        for parts in sorted(self.gaps, key=len):
+            if parts in self.gaps and self.gaps[parts].remaining is None:
+                self._count(parts)
+
+    def _count(self, parts: Parts) -> None:
+        """Count the keys still to be attempted on the complete input with the fewest; none left means complete.
+
+        With both inputs of the join below complete the smaller count is taken (case 1), with one complete that one's
+        (case 2). With neither (case 3) keys cannot be counted: it waits until an input below has been completed.
+        """
+        place = next(((s, side) for s, side, _ in self.tree.inputs() if s.inputs[side].parts == parts), None)
+        assert place is not None
+        step, gap, below = place[0], self.gaps[parts], self._below(parts)
+        groups = step.join.spec.groups
+        if not groups:
+            return
+        best: tuple[int, int] | None = None
+        for side in (LEFT, RIGHT):
+            state = below.join.states[side]
+            if state.coverage.complete and self._has(below, side, groups[0]):
+                moment = self._moment
+                alive = state.live(gap.position.seq, moment.now_us, moment.seq, self.sources.evictions)
+                values = self._class_values(below, side, groups[0], state.held[alive])
+                left = distinct(values[~gap.attempted.has(values)])
+                best = (left, side) if best is None or left < best[0] else best
+        if best is not None:
+            gap.remaining, gap.counted = best
+            if not gap.remaining:
+                self._declare_complete(parts)
+
+    def close_expired(self, now_us: int, seq: int) -> None:
+        """Declare states complete whose missing entries are all dead: one of their sources has no old row left."""
+        self._moment = Moment(now_us, seq)
+        for parts in sorted(self.gaps, key=len):
+            gap = self.gaps.get(parts)
+            if gap is not None and not all(self.sources.has_old(a, gap.position, now_us, seq) for a in parts):
+                self._declare_complete(parts)
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        for position in {id(g.position): g.position for g in self.gaps.values()}.values():
+            position.renumber(change)

@@ -1,0 +1,101 @@
+"""Hybrid (HybMig): the new plan answers at once what it can; the old plan only what is left.
+
+    rows ──▶ new plan over shared states ──▶ results ─────────────┐
+        └──▶ old plan, cut back to the characteristics table ─────┴──▶ merge ──▶ out
+
+The states of single sources and of what both plans compute are shared. A state only the new plan has starts empty; what
+lies in its region comes from the old plan until the region has expired, or until background computation has filled it.
+"""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.migrate.decompose import decompose
+from midstream.migrate.match import Matching, Moment, held_states
+from midstream.migrate.task_run import TaskRun
+from midstream.model.coverage import COMPLETE
+from midstream.operators.execution import Execution
+from midstream.operators.join import Join
+from midstream.operators.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.tree import JoinTree, Parts
+
+Matrix = npt.NDArray[np.int64]
+Ordering = Literal["serialized", "parallel"]
+
+
+class Hybrid(Execution):
+    """Two plans at work, divided task by task.
+
+    Invariant: each result leaves once, in max order.
+    Cost: the new plan's, and of the old plan's only what the tables ask for, for at most one window.
+    """
+
+    def __init__(
+        self,
+        old: JoinTree,
+        new: JoinTree,
+        sources: Sources,
+        position: Position,
+        moment: Moment,
+        share: bool = True,
+        ordering: Ordering = "parallel",
+        budget: int = 0,
+    ) -> None:
+        self.new = new
+        self.components = new.components
+        self.ordering = ordering
+        self.budget = budget
+        """Predicate evaluations per micro-batch spent on the new plan's states in the background."""
+        self.matching = Matching()
+        self.tasks = [TaskRun(task, sources, position) for task in decompose(old, new, share)]
+        held = held_states(old)
+        for task in self.tasks:
+            task.share_states(held, self.matching, moment)
+        self._orders = {t.task.parts: t.components for t in self.tasks}
+
+    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        """Run rows through the new plan and what is left of the old one."""
+        for task in self.tasks:
+            task.drop_expired(now_us, seq)
+        if self.ordering == "parallel":
+            return self._run(rows, now_us, seq)
+        # One row at a time: what the old plan makes of it, then what the new plan does.
+        seqs = np.sort(np.concatenate([taken.rows.seqs for taken in rows.values()])).tolist()
+        found = [self._run({a: t.between(s, s + 1) for a, t in rows.items()}, now_us, s - 1) for s in seqs]
+        return np.concatenate(found) if found else self._run(rows, now_us, seq)
+
+    def _run(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        joined: dict[Parts, Matrix] = {}
+        for task in self.tasks:
+            joined[task.task.parts] = task.run(rows, joined, self._orders, now_us, seq)
+        return joined[frozenset(self.components)]
+
+    def work(self, now_us: int, seq: int) -> None:
+        """Compute states in the background."""
+        budget = self.budget
+        for task in self.tasks:
+            task.drop_expired(now_us, seq)
+            budget = task.work(budget, Moment(now_us, seq))
+
+    def joins(self) -> list[Join]:
+        """Return the joins of the new plan, and those of the old one that are still needed."""
+        return [*self.new.joins(), *(join for task in self.tasks for join in task.old_joins())]
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        for state in {id(s): s for join in self.joins() for s in join.states}.values():
+            state.renumber(change.alias, change.places, change.base)
+        for task in self.tasks:
+            task.renumber(change)
+
+    def successor(self, now_us: int, seq: int) -> Execution | None:
+        """Return the new plan once the old one has nothing left to answer."""
+        for task in self.tasks:
+            task.drop_expired(now_us, seq)
+        if any(len(task.table) for task in self.tasks):
+            return None
+        for _, _, state in self.new.inputs():
+            state.coverage = COMPLETE
+        return self.new

@@ -1,0 +1,128 @@
+"""Just in time: go on with the new plan at once and complete its states key by key, when somebody asks for a key.
+
+    batch ──▶ keys not asked for yet ──▶ find them below ──▶ pair up ──▶ add to the state ──▶ probe as always
+
+A state of the new plan is complete when the old plan had it complete; otherwise it is incomplete since the position. A
+state stays incomplete through any number of further migrations until its keys are completed or its old rows are gone.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.migrate.completion import StateCompletion
+from midstream.migrate.gap import Gap
+from midstream.migrate.match import (
+    Matching,
+    Moment,
+    held_states,
+    keep_join,
+    laid_out,
+    live_entries,
+    same_join,
+    sides_of,
+)
+from midstream.model.coverage import Coverage
+from midstream.operators.entry import LATEST
+from midstream.operators.execution import Execution
+from midstream.operators.join import Join
+from midstream.operators.key_set import KeySet
+from midstream.operators.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.tree import JoinTree, Parts, Step
+
+Matrix = npt.NDArray[np.int64]
+
+
+class JustInTime(Execution):
+    """The new plan with states that fill on demand.
+
+    Invariant: a state incomplete since `s` holds every live entry whose latest row is at or after `s`, and every entry
+    of the keys attempted. Each key of a state is completed at most once.
+    Cost: what is never asked for is never computed.
+    """
+
+    def __init__(self, tree: JoinTree, sources: Sources, gaps: dict[Parts, Gap], matching: Matching) -> None:
+        self.tree = tree
+        self.matching = matching
+        self.components = tree.components
+        self.completion = StateCompletion(tree, sources, gaps)
+        tree.completion = self.completion
+
+    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        """Run rows through the new plan, completing what they probe."""
+        self.completion.close_expired(now_us, seq)
+        return self.tree.on_rows(rows, now_us, seq)
+
+    def joins(self) -> list[Join]:
+        """Return the joins of the new plan."""
+        return self.tree.joins()
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.tree.renumber(change)
+        self.completion.renumber(change)
+
+    def successor(self, now_us: int, seq: int) -> Execution | None:
+        """Return the plain tree once every state is complete."""
+        self.completion.close_expired(now_us, seq)
+        if self.completion.gaps:
+            return None
+        self.tree.completion = None
+        return self.tree
+
+
+def start(old: JoinTree, gaps: dict[Parts, Gap], new: JoinTree, sources: Sources, position: Position,
+          moment: Moment) -> JustInTime:  # fmt: skip
+    """Hand the old plan's states over to the new one; `gaps` are those an earlier migration has left."""
+    held = held_states(old)
+    matching = Matching()
+    left: dict[Parts, Gap] = {}
+    for step in new.steps:
+        former = old.producer(step.parts)
+        sides = sides_of(step)
+        usable = all(s.parts in held and _goes_on(gaps, s.parts, held[s.parts], step, new, old) for _, s in sides)
+        if former is not None and usable and same_join(former, step):
+            keep_join(former, step)
+            matching.kept += [s.parts for _, s in sides]
+            left |= {s.parts: _carried(gaps[s.parts], step) for _, s in sides if s.parts in gaps}
+            continue
+        for side, source in sides:
+            if source.parts not in held:
+                step.join.states[side].coverage = Coverage(position.seq)
+                left[source.parts] = Gap(position, KeySet())
+                matching.missing.append(source.parts)
+                continue
+            gap = gaps.get(source.parts)
+            place = held[source.parts]
+            entries = live_entries(place[0].join, place[1], moment)
+            if gap is not None:
+                whole = _goes_on(gaps, source.parts, place, step, new, old)
+                left[source.parts] = _carried(gap, step) if whole else Gap(gap.position, KeySet())
+                step.join.states[side].coverage = Coverage(gap.position.seq)
+                if not whole:
+                    # Completed under another key: nobody knows what is missing for this one.
+                    entries = entries[entries[:, LATEST] >= gap.position.seq]
+            prepared = laid_out(entries, place[0].inputs[place[1]], source)
+            step.join.fill(side, prepared, moment.now_us, moment.seq)
+            matching.moved.append(source.parts)
+    running = JustInTime(new, sources, left, matching)
+    running.completion.count_all(moment.now_us, moment.seq)
+    return running
+
+
+def _carried(gap: Gap, step: Step) -> Gap:
+    """Return a gap for the new plan: what was attempted holds on; the keys to count are those of another join below."""
+    return Gap(gap.position, gap.attempted, None, None if step.join.spec.groups else gap.counted)
+
+
+def _goes_on(gaps: dict[Parts, Gap], parts: Parts, place: tuple[Step, int], step: Step, new: JoinTree,
+             old: JoinTree) -> bool:  # fmt: skip
+    """Tell whether what was completed of a state so far is of use in the new plan: its keys mean the same there."""
+    if parts not in gaps:
+        return True
+    before, after = place[0].join.spec.groups, step.join.spec.groups
+    if before and after:
+        return before[0] == after[0]
+    below, former = new.producer(parts), old.producer(parts)
+    if before or after or below is None or former is None:
+        return False
+    return [s.parts for s in below.inputs] == [s.parts for s in former.inputs]

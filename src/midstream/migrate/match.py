@@ -1,0 +1,125 @@
+"""State matching: which states of a new plan a running one already has, and how they are moved.
+
+    states of the old joins ──▶ same aliases? ──▶ whole join kept, or entries laid out anew ──▶ states of the new joins
+
+Two states match when they hold results over the same aliases. A join whose both inputs match in shape is kept as it is,
+index and all; otherwise the live entries are copied into the new join's layout.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.model.time import FOREVER_US
+from midstream.operators.entry import in_order
+from midstream.operators.feed import Feed
+from midstream.operators.join import LEFT, RIGHT, Join
+from midstream.operators.join_state import JoinInputState
+from midstream.operators.sources import Sources
+from midstream.operators.tree import Input, JoinTree, Parts, Step
+
+Matrix = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When something happens: the time of the next row, and the last sequence number before it."""
+
+    now_us: int
+    seq: int
+
+
+@dataclass
+class Matching:
+    """What a migration found: sets of aliases by what became of their state."""
+
+    kept: list[Parts] = field(default_factory=list)
+    """States whose join goes on as it is."""
+    moved: list[Parts] = field(default_factory=list)
+    """States copied into another layout."""
+    missing: list[Parts] = field(default_factory=list)
+    """States the old plan does not have."""
+
+    @property
+    def matched(self) -> int:
+        """Return how many states the plans share."""
+        return len(self.kept) + len(self.moved)
+
+
+def held_states(tree: JoinTree) -> dict[Parts, tuple[Step, int]]:
+    """Return where a tree keeps the state of each set of aliases."""
+    return {step.inputs[side].parts: (step, side) for step, side, _ in tree.inputs()}
+
+
+def same_join(old: Step, new: Step) -> bool:
+    """Tell whether two steps do the same with the same layout, so that one's join can stand in for the other's."""
+    return old.join.spec == new.join.spec and all(
+        a.parts == b.parts and a.leaf == b.leaf and _layout(a.layout) == _layout(b.layout)
+        for a, b in zip(old.inputs, new.inputs, strict=True)
+    )
+
+
+def _layout(feed: Feed) -> tuple[object, ...]:
+    codes = [feed.key, *feed.values]
+    return feed.components, feed.combined, [None if c is None else (c.component, c.index) for c in codes]
+
+
+def keep_join(old: Step, new: Step) -> None:
+    """Let the join of an old step go on in the place of a new one's."""
+    old.join.out_values = new.join.out_values
+    new.join = old.join
+
+
+def live_entries(join: Join, side: int, moment: Moment, before: int = FOREVER_US) -> Matrix:
+    """Return a copy of a side's live entries with their latest row below `before`, in order of it."""
+    state = join.states[side]
+    alive = state.live(before, moment.now_us, moment.seq, join.sources.evictions)
+    return in_order(state.held[alive])
+
+
+def laid_out(entries: Matrix, old: Input, new: Input) -> Matrix:
+    """Return entries of one plan's state laid out for another's, without those that can match nothing there."""
+    if old.leaf is not None and old.leaf == new.leaf:
+        return entries
+    return new.layout.prepare(new.layout.arrange(entries, old.layout.components))
+
+
+def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment) -> None:
+    """Copy the live entries of an old state into a new one."""
+    entries = live_entries(old.join, old_side, moment)
+    new.join.fill(side, laid_out(entries, old.inputs[old_side], new.inputs[side]), moment.now_us, moment.seq)
+
+
+def share_state(old: Step, old_side: int, new: Step, side: int) -> bool:
+    """Let two nested-loop joins work on one state, filled by the new one; return whether their layouts allow it."""
+    if old.join.spec.hashed or new.join.spec.hashed:
+        return False
+    a, b = old.inputs[old_side], new.inputs[side]
+    if a.leaf != b.leaf or _layout(a.layout) != _layout(b.layout):
+        return False
+    new.join.states[side] = old.join.states[old_side]
+    old.join.inserts[old_side] = False
+    return True
+
+
+def all_pairs(step: Step, moment: Moment, before: int = FOREVER_US) -> Matrix:
+    """Return every live result of a step, computed from its states, in order of the latest row."""
+    join = step.join
+    probes = live_entries(join, LEFT, moment, before)
+    return in_order(join.pair(probes, LEFT, before, False, moment.now_us, moment.seq))
+
+
+def states_of(tree: JoinTree) -> list[JoinInputState]:
+    """Return the states of a tree, each once."""
+    return list({id(state): state for _, _, state in tree.inputs()}.values())
+
+
+def sides_of(step: Step) -> tuple[tuple[int, Input], tuple[int, Input]]:
+    """Return both sides of a step with their inputs."""
+    return (LEFT, step.inputs[LEFT]), (RIGHT, step.inputs[RIGHT])
+
+
+def sources_of(tree: JoinTree) -> Sources:
+    """Return the sources a tree works on."""
+    return tree.steps[0].join.sources

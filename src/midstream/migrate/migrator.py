@@ -1,0 +1,190 @@
+"""Migrator: one bucket's pipeline and its migrations: which one runs, which ones wait, what has happened.
+
+ask ──▶ same plan? ──▶ may it start now? ──▶ start: the execution is replaced ──▶ over: the new plan goes on alone
+                             └──▶ wait until the running one is over
+"""
+
+import time
+
+from midstream.migrate.hybrid import Hybrid
+from midstream.migrate.just_in_time import JustInTime, start
+from midstream.migrate.match import Matching, Moment
+from midstream.migrate.moving_state import MovingState
+from midstream.migrate.parallel_track import ParallelTrack
+from midstream.migrate.record import FINISHED, NO_OP, RUNNING, SUPERSEDED, MigrationRecord
+from midstream.migrate.request import (
+    HYBRID,
+    JUST_IN_TIME,
+    MOVING_STATE,
+    PARALLEL_TRACK,
+    MigrationRequest,
+    last_old_us,
+)
+from midstream.model.batch import Arrival, Results
+from midstream.operators.build import build_tree
+from midstream.operators.execution import Execution
+from midstream.operators.pipeline import Pipeline
+from midstream.operators.tree import JoinTree
+from midstream.plan.plan import Plan
+
+OVERLAPS = {JUST_IN_TIME: (JUST_IN_TIME, MOVING_STATE)}
+"""Which strategies may start while another one is under way; all others wait until it is over."""
+
+
+class Migrator:
+    """A pipeline that can change its plan.
+
+    Invariant: at most one migration runs; those that wait start in the order they were asked.
+    """
+
+    def __init__(self, plan: Plan, pipeline: Pipeline) -> None:
+        self.plan = plan
+        """The plan that runs, or is being migrated to."""
+        self.pipeline = pipeline
+        self.records: list[MigrationRecord] = []
+        self.running: MigrationRecord | None = None
+        self._bound_us: int | None = None
+        """When no row from before the running migration can matter any more, if that is a matter of time."""
+        self.waiting: list[tuple[MigrationRequest, MigrationRecord]] = []
+        self._tested = 0
+
+    @property
+    def phase(self) -> str:
+        """Return what is going on, in a word or two."""
+        return "steady" if self.running is None else f"migrating ({self.running.strategy})"
+
+    def ask(self, request: MigrationRequest, now_us: int, seq: int) -> MigrationRecord:
+        """Migrate before the row that comes next, at `now_us` or later, after sequence number `seq`; or wait."""
+        record = MigrationRecord(
+            request.identity, request.plan, request.strategy, request.options, request.at_us, str(self.plan)
+        )
+        self.records.append(record)
+        self.waiting.append((request, record))
+        self._start_waiting(now_us, seq)
+        return record
+
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> tuple[list[Results], Results]:
+        """Take in a slice; return what was held back until now, and the results of the slice."""
+        released = self.advance(now_us, seq)
+        return released, self.pipeline.on_rows(arrivals, now_us, seq)
+
+    def advance(self, now_us: int, seq: int) -> list[Results]:
+        """See whether the running migration is over before the row at `now_us`, and start what waits."""
+        released: list[Results] = []
+        if self.running is not None:
+            execution = self.pipeline.execution
+            # A plan whose states were moved to it goes on as it is.
+            successor = execution if isinstance(execution, JoinTree) else execution.successor(now_us, seq)
+            self._note(execution)
+            if successor is not None:
+                self.pipeline.execution = successor
+                self._end(FINISHED, now_us)
+                released = self.pipeline.release()
+        self._start_waiting(now_us, seq)
+        return released
+
+    def work(self, now_us: int, seq: int) -> None:
+        """Do what can be done between micro-batches."""
+        self.pipeline.execution.work(now_us, seq)
+
+    def cut_us(self) -> int | None:
+        """Return the next event time at which something happens here that must not wait for the end of a slice."""
+        execution = self.pipeline.execution
+        if isinstance(execution, ParallelTrack):
+            return execution.end_us
+        return self._bound_us if self.waiting else None
+
+    def _start_waiting(self, now_us: int, seq: int) -> None:
+        while self.waiting:
+            request, record = self.waiting[0]
+            if not self._may_start(request, now_us):
+                return
+            self.waiting.pop(0)
+            self._start(request, record, now_us, seq)
+
+    def _may_start(self, request: MigrationRequest, now_us: int) -> bool:
+        if self.running is not None:
+            return request.strategy in OVERLAPS.get(self.running.strategy, ())
+        # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
+        held = request.strategy == PARALLEL_TRACK and request.output == "buffered"
+        return not (held and self._bound_us is not None and now_us < self._bound_us)
+
+    def _start(self, request: MigrationRequest, record: MigrationRecord, now_us: int, seq: int) -> None:
+        started = time.perf_counter()
+        target = request.target(self.plan)
+        record.from_plan = str(self.plan)
+        record.plan = str(target)
+        record.position_us, record.position_seq = now_us, seq + 1
+        if target == self.plan:
+            record.state, record.ended_us = NO_OP, now_us
+            return
+        if self.running is not None:
+            self._note(self.pipeline.execution)
+            self._end(SUPERSEDED, now_us)
+        self.running, record.state = record, RUNNING
+        self._tested = self.pipeline.predicate_evaluations
+        self._bound_us = last_old_us(target, now_us)
+        self.pipeline.execution = self._execution(request, target, now_us, seq)
+        self.plan = target
+        record.start_ms = (time.perf_counter() - started) * 1000
+        self.advance(now_us, seq)
+
+    def _execution(self, request: MigrationRequest, target: Plan, now_us: int, seq: int) -> Execution:
+        """Return what runs from the position on."""
+        moment = Moment(now_us, seq)
+        sources = self.pipeline.sources
+        position = sources.position(seq + 1, now_us)
+        current = self.pipeline.execution
+        gaps = current.completion.gaps if isinstance(current, JustInTime) else {}
+        old = current.tree if isinstance(current, JustInTime) else current
+        assert isinstance(old, JoinTree)
+        new = build_tree(target, sources)
+        if request.strategy == MOVING_STATE:
+            moving = MovingState(old, new, moment)
+            moving.run()
+            assert self.running is not None
+            self._note_matching(self.running, moving.matching)
+            self.running.states_completed = len(moving.matching.missing)
+            self.running.entries_completed = moving.entries_completed
+            return new
+        if request.strategy == PARALLEL_TRACK:
+            buffered = request.output == "buffered"
+            end_us = last_old_us(target, now_us)
+            assert self.running is not None
+            self.running.states_incomplete = 2 * len(new.steps)
+            return ParallelTrack(old, new, sources, position, buffered, end_us)
+        if request.strategy == HYBRID:
+            budget = request.budget if request.background else 0
+            ordering = request.ordering
+            return Hybrid(old, new, sources, position, moment, request.sharing, ordering, budget)  # type: ignore[arg-type]
+        return start(old, gaps, new, sources, position, moment)
+
+    def _note(self, execution: Execution) -> None:
+        """Write down what the running migration has done so far."""
+        record = self.running
+        assert record is not None
+        record.predicate_evaluations = self.pipeline.predicate_evaluations - self._tested
+        if isinstance(execution, ParallelTrack):
+            record.rows_buffered = execution.rows_buffered
+        elif isinstance(execution, Hybrid):
+            self._note_matching(record, execution.matching)
+            record.states_completed = sum(t.states_completed for t in execution.tasks)
+            record.entries_completed = sum(t.entries_completed for t in execution.tasks)
+        elif isinstance(execution, JustInTime):
+            self._note_matching(record, execution.matching)
+            completion = execution.completion
+            record.states_completed = completion.states_completed
+            record.entries_completed = completion.entries_completed
+            record.keys_attempted = completion.keys_attempted
+
+    @staticmethod
+    def _note_matching(record: MigrationRecord, matching: Matching) -> None:
+        record.states_matched = matching.matched
+        record.states_moved = len(matching.moved)
+        record.states_incomplete = len(matching.missing)
+
+    def _end(self, state: str, now_us: int) -> None:
+        record = self.running
+        assert record is not None
+        record.state, record.ended_us = state, now_us
+        self.running = None

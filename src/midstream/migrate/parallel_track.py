@@ -1,0 +1,82 @@
+"""Parallel track: run the old and the new plan side by side until the last old row has expired.
+
+    rows ──▶ old plan ──▶ results with an old row ──────────────▶ out
+        └──▶ new plan (starts empty) ──▶ results of new rows only ──▶ held back until the end (or merged at once)
+
+Held back, the output has parallel-track order: everything with an old row leaves first. Merged, it has max order.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.migrate.merge import merge_queues
+from midstream.operators.entry import ROWS, reordered
+from midstream.operators.execution import Execution
+from midstream.operators.join import Join
+from midstream.operators.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.tree import JoinTree
+
+Matrix = npt.NDArray[np.int64]
+
+
+class ParallelTrack(Execution):
+    """Two plans at work.
+
+    Invariant: each result leaves once. One that holds a row from before the position comes from the old plan, all
+    others from the new one.
+    Refuses: buffered output over windows whose old rows may stay for ever (`ROWS n PARTITION BY`).
+    Cost: every row is processed twice, for one window.
+    """
+
+    def __init__(
+        self, old: JoinTree, new: JoinTree, sources: Sources, position: Position, buffered: bool, end_us: int | None
+    ) -> None:
+        self.old = old
+        self.new = new
+        self.sources = sources
+        self.position = position
+        self.buffered = buffered
+        self.end_us = end_us
+        """When the last old row has left its window, if that is a matter of time alone."""
+        self.components = new.components
+        self.rows_buffered = 0
+        self._held: Matrix | None = None
+
+    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        """Run rows through both plans."""
+        old = self._with_old_rows(self.old.on_rows(rows, now_us, seq))
+        new = self.new.on_rows(rows, now_us, seq)
+        if not self.buffered:
+            return merge_queues(old, new)
+        self._held = new
+        self.rows_buffered += len(new)
+        return old
+
+    def held_back(self) -> Matrix | None:
+        """Return the new plan's results."""
+        back, self._held = self._held, None
+        return back
+
+    def _with_old_rows(self, results: Matrix) -> Matrix:
+        """Drop the results of new rows alone, and bring the others into the new plan's layout."""
+        old = np.zeros(len(results), np.bool_)
+        for k, alias in enumerate(self.old.components):
+            old |= results[:, ROWS + k] < self.position.rows[alias]
+        return reordered(results[old], self.old.components, self.components)
+
+    def joins(self) -> list[Join]:
+        """Return the joins of both plans."""
+        return [*self.old.joins(), *self.new.joins()]
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.old.renumber(change)
+        self.new.renumber(change)
+        self.position.renumber(change)
+
+    def successor(self, now_us: int, seq: int) -> Execution | None:
+        """Return the new plan once no old row is left."""
+        if self.end_us is not None:
+            return self.new if now_us >= self.end_us else None
+        left = any(self.sources.has_old(alias, self.position, now_us, seq) for alias in self.components)
+        return None if left else self.new

@@ -1,0 +1,78 @@
+"""The record of a migration: what was asked, where it took effect, when it ended, what it cost."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED = (
+    "queued", "running", "finished", "no-op", "superseded", "unfinished", "not reached",
+)  # fmt: skip
+"""States of a migration. Superseded: another one took over what it left incomplete. Unfinished: the run ended first."""
+
+
+@dataclass
+class MigrationRecord:
+    """One migration in one bucket, or summed over all."""
+
+    identity: str
+    plan: str
+    strategy: str
+    options: dict[str, Any] = field(default_factory=dict)
+    asked_us: int | None = None
+    from_plan: str = ""
+    state: str = QUEUED
+    position_us: int | None = None
+    """The event time it took effect at: rows before it are old."""
+    position_seq: int | None = None
+    ended_us: int | None = None
+    states_matched: int = 0
+    states_moved: int = 0
+    """Of the matched: copied into another layout or shared with another join; the others' joins were kept whole."""
+    states_incomplete: int = 0
+    """States the old plan did not have."""
+    states_completed: int = 0
+    entries_completed: int = 0
+    keys_attempted: int = 0
+    rows_buffered: int = 0
+    predicate_evaluations: int = 0
+    """While it lasted, by whatever ran."""
+    start_ms: float = 0.0
+    """What the switch itself took, on the clock."""
+    longest_gap_us: int = 0
+    """The longest event time without output while it lasted."""
+    output_delay_us: int = 0
+    """The most a result was held back."""
+
+    @property
+    def duration_us(self) -> int | None:
+        """Return how long it lasted, in event time."""
+        if self.position_us is None or self.ended_us is None:
+            return None
+        return self.ended_us - self.position_us
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values."""
+        return {**asdict(self), "duration_us": self.duration_us}
+
+
+SUMMED = (
+    "states_completed", "entries_completed", "keys_attempted", "rows_buffered", "predicate_evaluations",
+)  # fmt: skip
+LARGEST = ("start_ms", "longest_gap_us", "output_delay_us")
+ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP)
+
+
+def over_buckets(records: list[MigrationRecord]) -> MigrationRecord:
+    """Sum the records of one migration over all buckets: it is over when it is over everywhere."""
+    out = MigrationRecord(**asdict(records[0]))
+    for other in records[1:]:
+        for name in SUMMED:
+            setattr(out, name, getattr(out, name) + getattr(other, name))
+        for name in LARGEST:
+            setattr(out, name, max(getattr(out, name), getattr(other, name)))
+        out.state = min(out.state, other.state, key=ORDER.index)
+        ends = (out.ended_us, other.ended_us)
+        out.ended_us = None if None in ends else max(e for e in ends if e is not None)
+        if out.position_us is None:
+            out.position_us = other.position_us
+    out.states_completed = min(out.states_completed, out.states_incomplete) if records[1:] else out.states_completed
+    return out

@@ -1,0 +1,141 @@
+"""What is asked of a migration: the plan to go to, the strategy, its options. A value, checked when made."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from midstream.model.errors import PlanError
+from midstream.plan.diff import diff
+from midstream.plan.nodes import Join, MethodChoice
+from midstream.plan.plan import Plan, joins
+from midstream.plan.tree import parse_tree
+from midstream.plan.window import RangeWindow, RowsWindow
+
+MOVING_STATE, PARALLEL_TRACK, HYBRID, JUST_IN_TIME = "moving-state", "parallel-track", "hybrid", "just-in-time"
+STRATEGIES = {
+    MOVING_STATE: "compute the missing states at once, then go on; output pauses meanwhile",
+    PARALLEL_TRACK: "run both plans until the old rows have expired; the new plan's output is held back until then",
+    HYBRID: "run both plans, the old one only for what the new one cannot answer yet; output does not notice",
+    JUST_IN_TIME: "go on with the new plan at once, completing its states key by key on demand",
+}
+AUTO = "auto"
+ORDERINGS = ("parallel", "serialized")
+OUTPUTS = ("buffered", "merged")
+BUDGET = 100_000
+"""Predicate evaluations per micro-batch that background computation may spend, unless said otherwise."""
+OPTIONS = {
+    "sharing": (HYBRID,),
+    "background": (HYBRID,),
+    "budget": (HYBRID,),
+    "ordering": (HYBRID,),
+    "output": (PARALLEL_TRACK,),
+    "join": tuple(STRATEGIES),
+}
+"""Which strategies an option is for."""
+
+
+@dataclass(frozen=True)
+class MigrationRequest:
+    """A migration to ask for. `at_us` is the event time it takes effect at; None: as soon as it is read."""
+
+    plan: str
+    strategy: str = AUTO
+    at_us: int | None = None
+    identity: str = ""
+    join: str | None = None
+    sharing: bool = True
+    background: bool = False
+    budget: int = BUDGET
+    ordering: str = "parallel"
+    output: str = "buffered"
+
+    def __post_init__(self) -> None:
+        _one_of("strategy", self.strategy, (AUTO, *STRATEGIES))
+        _one_of("ordering", self.ordering, ORDERINGS)
+        _one_of("output", self.output, OUTPUTS)
+        for name in ("sharing", "background"):
+            if type(getattr(self, name)) is not bool:
+                raise PlanError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        if type(self.budget) is not int or self.budget < 1:
+            raise PlanError(f"budget must be a whole number of evaluations from 1 on, not {self.budget!r}")
+
+    @staticmethod
+    def of(plan: str, strategy: str | None = None, options: Mapping[str, Any] | None = None, **more: Any
+           ) -> "MigrationRequest":  # fmt: skip
+        """Make a request, refusing options the strategy does not have."""
+        options = dict(options or {})
+        chosen = strategy or AUTO
+        for name in options:
+            if name not in OPTIONS:
+                raise PlanError(f"a migration has no option '{name}'; it has {', '.join(OPTIONS)}")
+            if chosen in STRATEGIES and chosen not in OPTIONS[name]:
+                raise PlanError(f"option '{name}' is for {' and '.join(OPTIONS[name])}, not for {chosen}")
+        return MigrationRequest(plan, chosen, **options, **more)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options that mean something for the strategy."""
+        return {n: getattr(self, n) for n, who in OPTIONS.items() if self.strategy in who and n != "join"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as plain values."""
+        return asdict(self)
+
+    def target(self, running: Plan) -> Plan:
+        """Return the plan asked for, refusing one that does not mean the same."""
+        tree = parse_tree(self.plan, running.query.aliases)
+        method: MethodChoice = running.method
+        if self.join is not None:
+            _one_of("join", self.join, ("auto", "hash", "nested-loop"))
+            method = self.join  # type: ignore[assignment]
+        plan = Plan(running.query, tree, method)
+        difference = diff(running, plan)
+        if not difference.equivalent:
+            raise PlanError(f"the plan {plan} is not equivalent to {running}: {'; '.join(difference.meaning)}")
+        return plan
+
+    def checked(self, running: Plan) -> "MigrationRequest":
+        """Return the request with its strategy chosen, refusing what the query does not allow."""
+        target = self.target(running)
+        strategy = self.strategy if self.strategy != AUTO else choose_strategy(running, target)
+        windows = [s.window for s in running.query.sources]
+        partitioned = [w for w in windows if isinstance(w, RowsWindow) and w.partition_by]
+        if strategy == PARALLEL_TRACK and self.output == "buffered" and partitioned:
+            raise PlanError(
+                f"parallel-track would hold its output back for ever: old rows of {partitioned[0]} may never leave; "
+                'use output = "merged", hybrid or just-in-time'
+            )
+        return MigrationRequest(**{**asdict(self), "strategy": strategy})
+
+
+def choose_strategy(running: Plan, target: Plan) -> str:
+    """Return the strategy for a migration nobody has chosen one for.
+
+    Nothing missing: moving-state, which then only moves. Every missing state is probed by key: just-in-time. Else
+    hybrid.
+    """
+    missing = missing_joins(running, target)
+    if not missing:
+        return MOVING_STATE
+    return JUST_IN_TIME if all(node.keys for node in missing) else HYBRID
+
+
+def missing_joins(running: Plan, target: Plan) -> list[Join]:
+    """Return the joins of the new plan that probe a state the running plan does not have."""
+    have = {frozenset(j.aliases) for j in joins(running.root)}
+    return [
+        node
+        for node in joins(target.root)
+        if any(isinstance(c, Join) and frozenset(c.aliases) not in have for c in (node.left, node.right))
+    ]
+
+
+def last_old_us(plan: Plan, position_us: int) -> int | None:
+    """Return the time from which no row before a position is in its window, when windows are a matter of time alone."""
+    widths = [s.window.width_us for s in plan.query.sources if isinstance(s.window, RangeWindow)]
+    return position_us + max(widths) if len(widths) == len(plan.query.sources) else None
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise PlanError(f"{name} is {value!r}; it can be {', '.join(choices)}")

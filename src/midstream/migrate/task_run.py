@@ -1,0 +1,178 @@
+"""A task of a hybrid migration at work: the new joins, what is left of the old ones, the table that divides them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.migrate.background import BackgroundState
+from midstream.migrate.characteristics import CharacteristicsTable, Region
+from midstream.migrate.decompose import Task
+from midstream.migrate.match import Matching, Moment, keep_join, move_state, same_join, share_state, sides_of
+from midstream.migrate.merge import merge_queues
+from midstream.model.coverage import COMPLETE, Coverage
+from midstream.model.time import FOREVER_US
+from midstream.operators.entry import reordered
+from midstream.operators.join import Join
+from midstream.operators.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.tree import Input, Parts, Step
+
+Matrix = npt.NDArray[np.int64]
+
+
+class TaskRun:
+    """One task.
+
+    Invariant: a result of the task comes from the old joins when it lies in a region of the table, else from the new.
+    """
+
+    def __init__(self, task: Task, sources: Sources, position: Position) -> None:
+        self.task = task
+        self.sources = sources
+        self.position = position
+        self.table = CharacteristicsTable()
+        self.background: BackgroundState | None = None
+        self.states_completed = 0
+        self.entries_completed = 0
+
+    def share_states(self, held: dict[Parts, tuple[Step, int]], matching: Matching, moment: Moment) -> None:
+        """Give the new joins the states both plans have; note what the others lack."""
+        task = self.task
+        if task.trivial and same_join(task.old[0], task.new[0]):
+            keep_join(task.old[0], task.new[0])
+            matching.kept += task.sources
+            return
+        for step in task.new:
+            for side, source in sides_of(step):
+                if source.parts in task.sources:
+                    if task.trivial or not share_state(*held[source.parts], step, side):
+                        move_state(*held[source.parts], step, side, moment)
+                    matching.moved.append(source.parts)
+                else:
+                    step.join.states[side].coverage = Coverage(self.position.seq)
+                    matching.missing.append(source.parts)
+            lowest = all(source.parts in task.sources for source in step.inputs)
+            if lowest and step.parts != task.parts:
+                self.table.regions[step.parts] = [Region(dict.fromkeys(step.parts, self.position))]
+        self._follow_table()
+
+    def run(self, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]], now_us: int,
+            seq: int) -> Matrix:  # fmt: skip
+        """Return the results of the task; `joined` are those of other tasks, with the order of their components."""
+        task = self.task
+        own: dict[Parts, Matrix] = {}
+        for step in task.new:
+            left, right = (_batch(source, rows, joined, orders, own) for source in step.inputs)
+            own[step.parts] = step.join.on_batches(left, right, now_us, seq)
+        results = own[task.parts]
+        if len(self.table):
+            old = self._run_old(rows, joined, orders, now_us, seq)
+            mine = reordered(old, task.old[-1].join.spec.components, self.components)
+            results = merge_queues(_as_wide(mine, results), results)
+        return results
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Return the aliases in the order of a result's row numbers."""
+        return self.task.new[-1].join.spec.components
+
+    def _run_old(self, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]], now_us: int,
+                 seq: int) -> Matrix:  # fmt: skip
+        """Run rows through the old joins, keeping what lies in a region."""
+        own: dict[Parts, Matrix] = {}
+        for step in self.task.old:
+            batches = []
+            for source in step.inputs:
+                batch = _batch(source, rows, joined, orders, own)
+                if source.parts in self.task.sources and self.table.disconnected(source.parts):
+                    batch = batch[:0]
+                batches.append(batch)
+            results = step.join.on_batches(batches[0], batches[1], now_us, seq)
+            own[step.parts] = results[self.table.needed(results, step.join.spec.components)]
+        return own[self.task.parts]
+
+    def _follow_table(self) -> None:
+        """Let the old joins match only what the table asks for."""
+        if not len(self.table):
+            return
+        for step in self.task.old:
+            for side, source in sides_of(step):
+                if source.parts in self.task.sources:
+                    step.join.until[side] = self.table.until(source.parts, FOREVER_US)
+
+    def drop_expired(self, now_us: int, seq: int) -> None:
+        """Let go of regions that have expired."""
+        before = len(self.table)
+        if before:
+            self.table.drop_expired(self.sources, now_us, seq)
+            if self.background is not None and self.background.parts not in self.table.regions:
+                self.background = None
+            if len(self.table) != before:
+                self._follow_table()
+
+    def work(self, budget: int, moment: Moment) -> int:
+        """Compute states in the background with so many evaluations; return what is left of them."""
+        while budget > 0 and len(self.table):
+            if self.background is None:
+                step = self._lowest()
+                self.background = BackgroundState(step, self.table.regions[step.parts])
+            budget = self.background.advance(budget, moment)
+            if budget > 0:
+                self._finish(self.background, moment)
+                self.background = None
+        return budget
+
+    def _lowest(self) -> Step:
+        """Return the lowest step whose results are lacking and whose own inputs lack nothing."""
+        lacking = self.table.regions
+        return next(
+            step for step in self.task.new if step.parts in lacking and not any(p < step.parts for p in lacking)
+        )
+
+    def _finish(self, background: BackgroundState, moment: Moment) -> None:
+        """Add a computed state to the one at work, and move what the old joins answer for one step up."""
+        parts = background.parts
+        above, side = next((s, k) for s in self.task.new for k, i in sides_of(s) if i.parts == parts)
+        entries = background.entries()
+        if len(entries):
+            alive = self.sources.live(entries, above.join.states[side], FOREVER_US, moment.now_us, moment.seq)
+            entries = above.inputs[side].feed.prepare(entries[alive])
+            above.join.fill(side, entries, moment.now_us, moment.seq)
+        self.entries_completed += len(entries)
+        self.states_completed += 1
+        above.join.states[side].coverage = COMPLETE
+        regions = self.table.regions.pop(parts)
+        if above.parts != self.task.parts:
+            # Rows of the other input that came before now never met what was lacking: they lack with it.
+            here = self.sources.position(moment.seq + 1, moment.now_us)
+            sibling = above.inputs[1 - side].parts
+            moved = [region.and_before(sibling, here) for region in regions]
+            self.table.regions.setdefault(above.parts, []).extend(moved)
+        self._follow_table()
+
+    def old_joins(self) -> list[Join]:
+        """Return the old joins that are still needed."""
+        return [step.join for step in self.task.old] if len(self.table) else []
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.table.renumber(change)
+        if self.background is not None and change.alias in self.background.parts:
+            self.background.renumber(change)
+
+
+def _batch(source: Input, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]],
+           own: dict[Parts, Matrix]) -> Matrix:  # fmt: skip
+    """Return the rows of an input laid out for its join: arriving, from this task, or from another one."""
+    if source.leaf is not None:
+        return rows[source.leaf.alias].batch(source.leaf)
+    if source.parts in own:
+        return source.feed.prepare(own[source.parts])
+    return source.layout.prepare(source.layout.arrange(joined[source.parts], orders[source.parts]))
+
+
+def _as_wide(results: Matrix, like: Matrix) -> Matrix:
+    """Return results with as many columns as others; further ones are filled in later."""
+    if results.shape[1] >= like.shape[1]:
+        return results[:, : like.shape[1]]
+    out = np.zeros((len(results), like.shape[1]), np.int64)
+    out[:, : results.shape[1]] = results
+    return out

@@ -1,0 +1,26 @@
+"""The layout of entries, for those outside the kernels who look into them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.complete import lineage, touched
+from midstream.kernels.entries import KEY, LATEST, ROWS
+
+__all__ = ["KEY", "LATEST", "ROWS", "in_order", "lineage", "reordered", "touched"]
+
+Matrix = npt.NDArray[np.int64]
+
+
+def in_order(entries: Matrix) -> Matrix:
+    """Return entries in order of their latest row."""
+    latest = entries[:, LATEST]
+    if len(latest) < 2 or bool((latest[1:] >= latest[:-1]).all()):
+        return entries
+    return entries[np.argsort(latest, kind="stable")]
+
+
+def reordered(results: Matrix, components: tuple[str, ...], wanted: tuple[str, ...]) -> Matrix:
+    """Return results with the row numbers of their components in another order."""
+    if components == wanted:
+        return results
+    return results[:, [*range(ROWS), *(ROWS + components.index(a) for a in wanted)]]

@@ -1,0 +1,41 @@
+"""Whatever plan a query is migrated to, when, how and how often: its output is that of recomputing from scratch."""
+
+import random
+
+import pytest
+
+from oracle.generate import draw_case
+from oracle.migrations import STRATEGIES, check_output, draw_requests, plan_of, run_with_migrations, with_times
+from oracle.recompute import recompute
+from oracle.test_long_runs import draw_long_case
+
+
+def check(seed: int, strategies: list[str], long: bool) -> None:
+    rnd = random.Random(seed)
+    case = with_times(draw_long_case(rnd) if long else draw_case(rnd))
+    requests = draw_requests(rnd, case, plan_of(case), strategies)
+    step = rnd.choice([1000, 100_000, 1_000_000, 60_000_000])
+    span = 61_000_000
+    bounds = list(range(step, span, step)) if step >= 100_000 and not long else sorted(
+        rnd.randrange(span) for _ in range(rnd.randint(0, 30)))  # fmt: skip
+    buckets = rnd.choice([1, 1, 2, 3])
+    move = rnd.random() < 0.3
+    told = f"seed {seed}: {case.sql} | {case.tree} {case.join} | {requests} | {buckets} {bounds[:9]} {move}"
+    got, _ = run_with_migrations(case, [*bounds, 2**60], buckets, requests, move)
+    check_output(case, got, recompute(case), requests, told)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1060))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_strategy(seed: int, strategy: str) -> None:
+    check(seed * 10 + STRATEGIES.index(strategy), [strategy], long=False)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2080))
+def test_strategies_mixed(seed: int) -> None:
+    check(seed, STRATEGIES, long=False)
+
+
+@pytest.mark.parametrize("seed", range(3000, 3040))
+def test_long_runs(seed: int) -> None:
+    check(seed, STRATEGIES, long=True)
