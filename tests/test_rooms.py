@@ -41,7 +41,7 @@ OUTSIDE = {
 # These only where a file says Spark in its name: runtime/spark*.py or runtime/spark/.
 SPARK = {"pyspark", "py4j", "pandas"}
 
-# Operators compute with expressions and windows; what a plan looks like, only operators/build.py knows.
+# Operators compute with expressions and windows; what a plan looks like, only operators/build*.py know.
 PLAN_FOR_OPERATORS = {"midstream.plan.expr", "midstream.plan.window"}
 
 # Names that say nothing about who lives there.
@@ -101,11 +101,11 @@ def refusal(path: PurePosixPath, name: str) -> str | None:
         return None  # `python -m midstream` is the command line
     if door not in ROOMS[room] | {room}:
         return f"{room} may import: {', '.join(sorted(ROOMS[room])) or 'no other room'}"
-    if room == "operators" and door == "plan" and path.name != "build.py":
+    if room == "operators" and door == "plan" and not path.name.startswith("build"):
         module = ".".join(name.split(".")[:3])
         if module not in PLAN_FOR_OPERATORS:
             return (
-                f"only operators/build.py reads plans; the others may import: {', '.join(sorted(PLAN_FOR_OPERATORS))}"
+                f"only operators/build*.py read plans; the others may import: {', '.join(sorted(PLAN_FOR_OPERATORS))}"
             )
     return None
 

@@ -65,11 +65,11 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
 
 
 def run_with_migrations(
-    case: Case, bounds: list[int], buckets: int, requests: list[MigrationRequest], move: bool
+    case: Case, bounds: list[int], buckets: int, requests: list[MigrationRequest], move: bool, framework: str = "tree"
 ) -> tuple[pa.Table, LocalRuntime]:
     """Run a case in process, migrating on the way; `move` takes the states apart between micro-batches."""
     plan = plan_of(case)
-    runtime = LocalRuntime(plan, buckets, requests)
+    runtime = LocalRuntime(plan, buckets, requests, framework)
     found = []
     for rows in rows_between(case, runtime, bounds):
         found += [r.rows for r in runtime.on_rows(rows)]

@@ -10,7 +10,7 @@ from oracle.recompute import recompute
 from oracle.test_long_runs import draw_long_case
 
 
-def check(seed: int, strategies: list[str], long: bool) -> None:
+def check(seed: int, strategies: list[str], long: bool, framework: str = "tree") -> None:
     rnd = random.Random(seed)
     case = with_times(draw_long_case(rnd) if long else draw_case(rnd))
     requests = draw_requests(rnd, case, plan_of(case), strategies)
@@ -21,7 +21,7 @@ def check(seed: int, strategies: list[str], long: bool) -> None:
     buckets = rnd.choice([1, 1, 2, 3])
     move = rnd.random() < 0.3
     told = f"seed {seed}: {case.sql} | {case.tree} {case.join} | {requests} | {buckets} {bounds[:9]} {move}"
-    got, _ = run_with_migrations(case, [*bounds, 2**60], buckets, requests, move)
+    got, _ = run_with_migrations(case, [*bounds, 2**60], buckets, requests, move, framework)
     check_output(case, got, recompute(case), requests, told)
 
 
@@ -39,3 +39,9 @@ def test_strategies_mixed(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3000, 3040))
 def test_long_runs(seed: int) -> None:
     check(seed, STRATEGIES, long=True)
+
+
+@pytest.mark.parametrize("seed", range(4000, 4030))
+@pytest.mark.parametrize("framework", ["cacq", "stairs"])
+def test_eddies(seed: int, framework: str) -> None:
+    check(seed, STRATEGIES, long=seed % 5 == 0, framework=framework)

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.runtime.spark.mapped import MappedState
 from oracle.generate import Case, draw_case
+from oracle.migrations import STRATEGIES, check_output, draw_requests, with_times
 from oracle.recompute import plain, recompute, times_of
 from oracle.test_long_runs import draw_long_case
 
@@ -56,8 +58,9 @@ def packed_batches(case: Case, plan: Plan, bounds: list[int], waits_us: int) -> 
     for rank, source in enumerate(plan.query.sources):
         table = case.streams[source.stream.name]
         times = np.array(times_of(table), np.int64)
-        # Aliases of one stream must see its rows arrive alike.
-        delay = np.random.default_rng(source.position).integers(0, waits_us + 1, len(times))
+        # Aliases of one stream must see its rows arrive alike, and rows of the same time arrive together.
+        instants, instant = np.unique(times, return_inverse=True)
+        delay = np.random.default_rng(source.position).integers(0, waits_us + 1, len(instants))[instant]
         batch_of = np.searchsorted(bounds, times + delay, side="right")
         offsets = np.arange(len(times), dtype=np.int64)
         columns = {n: table.column(n).combine_chunks() for n in plan.query.columns_of(source.alias)}
@@ -73,11 +76,22 @@ def packed_batches(case: Case, plan: Plan, bounds: list[int], waits_us: int) -> 
     return batches
 
 
-def run_disturbed(case: Case, plan: Plan, rnd: random.Random, folder: Path, disturbed: bool) -> tuple[pa.Table, int]:
+def run_disturbed(
+    case: Case,
+    plan: Plan,
+    rnd: random.Random,
+    folder: Path,
+    disturbed: bool,
+    requests: list[MigrationRequest] | None = None,
+    framework: str = "tree",
+) -> tuple[pa.Table, int]:
     waits_us = rnd.choice([0, 1_000_000])
     bounds = [*sorted(rnd.randrange(60_000_000) for _ in range(8)), 2**60]
     positions = {s.position for s in plan.query.sources}
-    spec = BucketSpec(plan, dict.fromkeys(positions, waits_us), str(folder), False, True, 0)
+    spec = BucketSpec(
+        plan, dict.fromkeys(positions, waits_us), str(folder), False, True, 0,
+        framework=framework, schedule=tuple(requests or ()), batches=len(bounds),
+    )  # fmt: skip
     store, found, rebuilt = MemoryStore(), [], 0
     for packed in packed_batches(case, plan, bounds, waits_us):
         if disturbed and rnd.random() < 0.4:  # an attempt that works and is never committed
@@ -110,6 +124,17 @@ def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path
         assert rebuilt == 0
 
 
+@pytest.mark.parametrize("seed", range(120))
+def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(70_000 + seed)
+    case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))
+    plan = plan_of(case)
+    requests = draw_requests(rnd, case, plan, [STRATEGIES[seed % 4]] if seed % 2 else STRATEGIES)
+    framework = rnd.choice(["tree", "tree", "tree", "stairs", "cacq"])
+    got, _ = run_disturbed(case, plan, rnd, tmp_path, True, requests, framework)
+    check_output(case, got, recompute(case), requests, f"{case.sql} | {case.tree} | {requests} | {framework}")
+
+
 def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
     rows = pa.table({"ts": np.arange(0, 60_000_000, 10_000), "k": np.arange(6000) % 7})
     sql = "SELECT a.k FROM a [RANGE 2 s], b [ROWS 50], c [ROWS 2 PARTITION BY k] WHERE a.k = b.k AND b.k = c.k"
@@ -132,7 +157,7 @@ def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
 def test_a_stamp_of_another_version_is_not_taken(tmp_path: Path) -> None:
     big = np.arange(100_000)
     with MappedState(tmp_path) as state:
-        assert state.publish("one", {"big": big, "small": np.arange(3)})
+        assert state.publish("one", b"about", [big, np.arange(3)])
     with MappedState(tmp_path) as state:
         assert state.take("two") is None
         assert state.take("one") is None, (
@@ -142,30 +167,31 @@ def test_a_stamp_of_another_version_is_not_taken(tmp_path: Path) -> None:
 
 def test_arrays_are_mapped_not_copied(tmp_path: Path) -> None:
     with MappedState(tmp_path) as state:
-        state.publish("one", {"big": np.arange(100_000)})
+        state.publish("one", b"about", [np.arange(100_000)])
     with MappedState(tmp_path) as state:
-        arrays = state.take("one")
-        arrays["big"][7] = -1
+        about, arrays = state.take("one")
+        assert about == b"about"
+        arrays[0][7] = -1
         before = sorted(p.name for p in tmp_path.glob("array-*"))
-        state.publish("two", arrays)
+        state.publish("two", about, arrays)
         assert sorted(p.name for p in tmp_path.glob("array-*")) == before
     with MappedState(tmp_path) as state:
-        assert state.take("two")["big"][7] == -1
+        assert state.take("two")[1][0][7] == -1
 
 
 def test_two_attempts_do_not_share_arrays(tmp_path: Path) -> None:
     with MappedState(tmp_path) as first:
-        first.publish("one", {"big": np.arange(100_000)})
+        first.publish("one", b"", [np.arange(100_000)])
         with MappedState(tmp_path) as second:
             assert second.take("one") is None
-            assert not second.publish("other", {"big": np.arange(100_000)})
+            assert not second.publish("other", b"", [np.arange(100_000)])
     with MappedState(tmp_path) as state:
         assert state.take("one") is not None
 
 
 def test_a_missing_array_means_rebuilding(tmp_path: Path) -> None:
     with MappedState(tmp_path) as state:
-        state.publish("one", {"big": np.arange(100_000)})
+        state.publish("one", b"", [np.arange(100_000)])
     next(tmp_path.glob("array-*")).unlink()
     with MappedState(tmp_path) as state:
         assert state.take("one") is None

@@ -33,7 +33,7 @@ def on_spark(spark: object, case: Case, batch_us: int, buckets: int) -> "ms.runt
     planned = engine.query(case.sql, plan=case.tree, join=case.join)
     sink = TableSink(output_schema(planned.plan))
     loop = Loop(planned.plan, planned.streams, batch_us, buckets)
-    report = rehearse(spark, planned.plan, loop.readers(None), batch_us, buckets, sink)
+    report = rehearse(spark, loop, loop.readers(None), sink)
     return report, sink.table()
 
 

@@ -91,6 +91,7 @@ def walk(
     in_order: bool,
     from_left: bool,
     until: int,
+    cuts: bool,
     ops: Vector,
     slots: Vector,
     evict: Matrix,
@@ -101,8 +102,8 @@ def walk(
 ) -> int:
     """Match one row with the other side from `cursor[WALK]` on; return how many results `out` holds.
 
-    `in_order` says that entries die in the order they came, so the first dead one ends the walk. Dead entries are
-    cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than the row and
+    `in_order` says that entries die in the order they came, so the first dead one ends the walk. With `cuts` dead
+    entries are cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than the row and
     than `until`.
     """
     latest = batch[at, LATEST]
@@ -121,7 +122,7 @@ def walk(
         if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, latest):
             if in_order:
                 following = -1
-            if chained and before >= 0:
+            if chained and cuts and before >= 0:
                 others[before, LINK] = following
             elif chained:
                 before = q
@@ -178,6 +179,7 @@ def join_batches(
     heads: Heads,
     chained: bool,
     keyed: bool,
+    cuts: bool,
     ops: Vector,
     evict: Matrix,
     bases: Vector,
@@ -208,7 +210,7 @@ def join_batches(
                 cursor[BEFORE] = -1
             written = walk(
                 left_batch, i, left_components, right_entries, right_components, chained, keyed, right_in_order,
-                True, right_until, ops, right_slots, evict, bases, cursor, out, written,
+                True, right_until, cuts, ops, right_slots, evict, bases, cursor, out, written,
             )  # fmt: skip
             if cursor[WALK] >= 0:
                 break
@@ -227,7 +229,7 @@ def join_batches(
                 cursor[BEFORE] = -1
             written = walk(
                 right_batch, j, right_components, left_entries, left_components, chained, keyed, left_in_order,
-                False, left_until, ops, left_slots, evict, bases, cursor, out, written,
+                False, left_until, cuts, ops, left_slots, evict, bases, cursor, out, written,
             )  # fmt: skip
             if cursor[WALK] >= 0:
                 break

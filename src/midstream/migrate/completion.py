@@ -102,7 +102,7 @@ class StateCompletion:
         self.entries_completed += len(entries)
 
     def _driver(self, step: Step, group: int) -> int:
-        """Return the side of a join where entries with a key are looked for: one that has the key, if it can complete."""
+        """Return the side of a join where entries with a key are looked for: one that has it, complete if it can."""
         able = [side for side in (LEFT, RIGHT) if self._has(step, side, group)]
         return min(able, key=lambda side: not step.join.states[side].coverage.complete)
 

@@ -46,6 +46,8 @@ class JustInTime(Execution):
         self.components = tree.components
         self.completion = StateCompletion(tree, sources, gaps)
         tree.completion = self.completion
+        for join in tree.joins():
+            join.cuts = False
 
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
         """Run rows through the new plan, completing what they probe."""
@@ -67,6 +69,8 @@ class JustInTime(Execution):
         if self.completion.gaps:
             return None
         self.tree.completion = None
+        for join in self.tree.joins():
+            join.cuts = True
         return self.tree
 
 

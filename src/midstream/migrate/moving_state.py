@@ -46,6 +46,7 @@ class MovingState:
             complete = all(source.parts in held for source in step.inputs)
             if former is not None and complete and same_join(former, step):
                 keep_join(former, step)
+                step.join.cuts = True
                 self.matching.kept += [source.parts for source in step.inputs]
                 continue
             for side, source in sides_of(step):

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED = (
-    "queued", "running", "finished", "no-op", "superseded", "unfinished", "not reached",
+QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED, REFUSED = (
+    "queued", "running", "finished", "no-op", "superseded", "unfinished", "not reached", "refused",
 )  # fmt: skip
 """States of a migration. Superseded: another one took over what it left incomplete. Unfinished: the run ended first."""
 
@@ -20,6 +20,8 @@ class MigrationRecord:
     asked_us: int | None = None
     from_plan: str = ""
     state: str = QUEUED
+    reason: str = ""
+    """Why it was refused."""
     position_us: int | None = None
     """The event time it took effect at: rows before it are old."""
     position_seq: int | None = None
@@ -58,7 +60,7 @@ SUMMED = (
     "states_completed", "entries_completed", "keys_attempted", "rows_buffered", "predicate_evaluations",
 )  # fmt: skip
 LARGEST = ("start_ms", "longest_gap_us", "output_delay_us")
-ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP)
+ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP, REFUSED)
 
 
 def over_buckets(records: list[MigrationRecord]) -> MigrationRecord:

@@ -81,3 +81,20 @@ def format_instant(time_us: int) -> str:
         return (EPOCH + dt.timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S.%f")
     except OverflowError:
         return f"{time_us} us"
+
+
+def parse_instant(value: int | str | dt.datetime) -> int:
+    """Read an event time: integer microseconds, a timestamp or its text; without a zone it is taken as UTC.
+
+    >>> parse_instant(5), parse_instant("1970-01-01 00:00:01"), parse_instant("1970-01-01T01:00:00+01:00")
+    (5, 1000000, 0)
+    """
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            value = dt.datetime.fromisoformat(value)
+        except ValueError as error:
+            raise MidstreamError(f"'{value}' is not a timestamp; write for example '2024-01-31 12:00:00'") from error
+    zoned = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+    return (zoned - EPOCH) // dt.timedelta(microseconds=1)

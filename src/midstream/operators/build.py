@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from midstream.kernels.join import EQ, GE, GT, LE, LT, NE
 from midstream.model.types import is_exact_code
+from midstream.operators.build_eddy import build_eddy
 from midstream.operators.check import SameText, TrueOf
 from midstream.operators.evaluate import truth
 from midstream.operators.feed import Feed, StoredCode
@@ -14,6 +15,7 @@ from midstream.operators.join_state import JoinInputState
 from midstream.operators.pipeline import Pipeline
 from midstream.operators.scan import Entry, Leaf, Scan, ScanSpec
 from midstream.operators.sources import Sources
+from midstream.operators.stairs import Stairs
 from midstream.operators.tree import Input, JoinTree, Step
 from midstream.operators.window import EvictionTable
 from midstream.plan import nodes
@@ -23,16 +25,19 @@ from midstream.plan.plan import Plan, joins
 from midstream.plan.predicates import EqualityClass
 from midstream.plan.window import RowsWindow
 
+TREE, CACQ, STAIRS = "tree", "cacq", "stairs"
+"""Execution frameworks."""
 OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 
-def build(plan: Plan, one_of_many: bool = False) -> Pipeline:
+def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
     """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
     sources = build_sources(plan, one_of_many)
+    execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources, framework)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.outputs]
-    return Pipeline(sources, build_tree(plan, sources), outputs, never, one_of_many)
+    return Pipeline(sources, execution, outputs, never, one_of_many)
 
 
 def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
@@ -63,9 +68,10 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
     return Sources(scans, evictions, members)
 
 
-def build_tree(plan: Plan, sources: Sources) -> JoinTree:
+def build_tree(plan: Plan, sources: Sources, framework: str = TREE) -> JoinTree:
     """Make the joins of a plan over existing sources, with empty states."""
-    return _TreeBuilder(plan, sources).build()
+    steps = _TreeBuilder(plan, sources).steps()
+    return (Stairs if framework == STAIRS else JoinTree)(steps, plan.root.aliases)
 
 
 def _member(cls: EqualityClass, alias: str) -> Entry | None:
@@ -96,7 +102,7 @@ class _TreeBuilder:
         self.sources = sources
         self.joins = joins(plan.root)
 
-    def build(self) -> JoinTree:
+    def steps(self) -> list[Step]:
         steps: list[Step] = []
         for node in self.joins:
             spec = JoinSpec(
@@ -111,7 +117,7 @@ class _TreeBuilder:
             checks = tuple(self._checks(node))
             join = Join(spec, self._state(left), self._state(right), self.sources, checks, self._parent_values(node))
             steps.append(Step(join, (left, right)))
-        return JoinTree(steps, self.plan.root.aliases)
+        return steps
 
     def _state(self, source: Input) -> JoinInputState:
         components = source.layout.components

@@ -93,6 +93,9 @@ class Join:
         """Whether a side puts its rows into its state: a state shared with another join is filled by that one."""
         self.until = [FOREVER_US, FOREVER_US]
         """Only entries of a side before this sequence number are matched."""
+        self.cuts = True
+        """Whether entries found dead are cut out of their chain; not while states are completed from here, as a row of
+        the same slice further up may still ask for them."""
         self._ops = np.array(spec.ops, np.int64)
         self._out: Matrix | None = None
 
@@ -159,7 +162,7 @@ class Join:
             cursor,
             left, a.entries, len(a.components), a.in_order, a.slots, self.inserts[LEFT], self.until[LEFT],
             right, b.entries, len(b.components), b.in_order, b.slots, self.inserts[RIGHT], self.until[RIGHT],
-            self.index.words, self.index.heads, spec.hashed, spec.keyed,
+            self.index.words, self.index.heads, spec.hashed, spec.keyed, self.cuts,
             self._ops, evictions.table, evictions.bases, self._room(),
         )  # fmt: skip
 

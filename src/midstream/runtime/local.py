@@ -1,9 +1,10 @@
 """The local runtime: one process, any number of buckets, the same results as one row at a time.
 
-streams' rows ──▶ sequence numbers ──▶ slices, cut where a change is due ──▶ buckets' pipelines ──▶ max order ──▶ results
+streams' rows ──▶ numbers ──▶ slices, cut where a change is due ──▶ buckets' pipelines ──▶ max order ──▶ results
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,11 @@ import pyarrow as pa
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, MigrationRecord, over_buckets
 from midstream.migrate.request import MigrationRequest
-from midstream.model.batch import Arrival, Results
-from midstream.operators.build import build
+from midstream.model.batch import Results
+from midstream.operators.build import TREE, build
 from midstream.operators.pipeline import Pipeline, StateSize
 from midstream.plan.plan import Plan
-from midstream.runtime.numbering import AliasRows, Slice, number_rows, seq_at, slices, time_of
+from midstream.runtime.numbering import AliasRows, Slice, number_rows, slices, stop_at, time_of
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.sources import StreamRows
 from midstream.runtime.watch import OutputWatch
@@ -24,12 +25,18 @@ from midstream.runtime.watch import OutputWatch
 class LocalRuntime:
     """A running query: its buckets with their states, the next sequence number, and the changes to come."""
 
-    def __init__(self, plan: Plan, buckets: int = 1, schedule: Sequence[MigrationRequest] = ()) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        buckets: int = 1,
+        schedule: Sequence[MigrationRequest] = (),
+        framework: str = TREE,
+        routing: str = "selectivity",
+    ) -> None:
         self.buckets = 1 if plan.partitioning.one_bucket else buckets
-        self.migrators = [Migrator(plan, build(plan, one_of_many=self.buckets > 1)) for _ in range(self.buckets)]
+        many = self.buckets > 1
+        self.migrators = [Migrator(plan, build(plan, many, framework, routing), framework) for _ in range(self.buckets)]
         self.next_seq = 0
-        self.last_us: int | None = None
-        """Time of the last row taken in."""
         self.schedule = list(schedule)
         """Migrations to come, in order of their time."""
         self.batch_watch = OutputWatch()
@@ -76,18 +83,11 @@ class LocalRuntime:
         while self.next_seq < end:
             now_us = time_of(arrivals, self.next_seq)
             yield from self._start_due(now_us)
-            stop = self._next_cut(arrivals, now_us, end)
+            cuts = [m.cut_us() for m in self.migrators] + [r.at_us for r in self.schedule[:1]]
+            stop = stop_at(arrivals, now_us, end, cuts)
             for piece in slices(arrivals, self.next_seq, stop):
                 yield from self._run(piece)
             self.next_seq = stop
-        if end:
-            self.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=self.last_us)
-
-    def _next_cut(self, arrivals: dict[str, Arrival], now_us: int, end: int) -> int:
-        """Return the number of the first row before which something happens."""
-        cuts = [m.cut_us() for m in self.migrators] + [r.at_us for r in self.schedule[:1]]
-        later = [c for c in cuts if c is not None and c > now_us]
-        return min((seq_at(arrivals, cut, end) for cut in later), default=end)
 
     def _start_due(self, now_us: int) -> Iterator[Results]:
         """Start the migrations whose time has come."""
@@ -98,11 +98,12 @@ class LocalRuntime:
         """Migrate before the next row, at `now_us` or later; yield what was held back until now."""
         released = [r for m in self.migrators for r in m.advance(now_us, self.next_seq - 1)]
         yield from self._release(released, now_us)
-        checked = request.checked(self.plan)
+        if request.at_us is None:
+            request = replace(request, at_us=now_us)
         self._watches[len(self.migrators[0].records)] = watch = OutputWatch()
         watch.begin(now_us)
         for migrator in self.migrators:
-            migrator.ask(checked, now_us, self.next_seq - 1)
+            migrator.ask(request, now_us, self.next_seq - 1)
 
     def _run(self, piece: Slice) -> Iterator[Results]:
         arrivals = piece.arrivals
@@ -151,13 +152,12 @@ class LocalRuntime:
 
     def work(self) -> None:
         """Do what can be done between micro-batches."""
-        if self.last_us is not None:
-            for migrator in self.migrators:
-                migrator.work(self.last_us, self.next_seq - 1)
+        for migrator in self.migrators:
+            migrator.work(self.next_seq - 1)
 
     def finish(self) -> Iterator[Results]:
         """End the run: yield what is still held back, and say which migrations are not over."""
-        now_us = self.last_us if self.last_us is not None else 0
+        now_us = max((m.last_us for m in self.migrators if m.last_us is not None), default=0)
         for migrator in self.migrators:
             if migrator.running is not None:
                 migrator.running.state = UNFINISHED

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader
@@ -32,6 +33,9 @@ class Loop:
     streams: Sequence[RecordedStream]
     batch_us: int
     buckets: int
+    schedule: Sequence[MigrationRequest] = ()
+    framework: str = "tree"
+    routing: str = "selectivity"
 
     def __post_init__(self) -> None:
         if self.batch_us <= 0:
@@ -46,24 +50,15 @@ class Loop:
         on_late: Callable[[str, StreamRows], None] | None = None,
     ) -> Report:
         """Run until every stream has ended. The sink is written to, not committed."""
-        started = time.perf_counter()
-        runtime = LocalRuntime(self.plan, self.buckets)
-        report = Report(buckets=runtime.buckets, partitioning=str(self.plan.partitioning))
-        readers = self.readers(on_late)
-        while (earliest := min(r.next_time() for r in readers.values())) < FOREVER:
-            end = (earliest // self.batch_us + 1) * self.batch_us
-            rows = {name: reader.until(end) for name, reader in readers.items()}
-            batch = self._batch(runtime, rows, end, sink)
-            if batch is not None:
-                report.batches.append(batch)
-                report.rows_in += batch.rows_in
-                report.rows_out += batch.rows_out
+        running = self.start(sink, on_late)
+        while running.step():
             if progress is not None:
-                progress(report.rows_in)
-        report.late_by_stream = {name: reader.late for name, reader in readers.items()}
-        report.late = sum(report.late_by_stream.values())
-        report.wall_s = time.perf_counter() - started
-        return report
+                progress(running.report.rows_in)
+        return running.finish()
+
+    def start(self, sink: Sink, on_late: Callable[[str, StreamRows], None] | None = None) -> "RunningLoop":
+        """Get ready to run, one micro-batch at a time."""
+        return RunningLoop(self, sink, on_late)
 
     def readers(self, on_late: Callable[[str, StreamRows], None] | None) -> dict[str, StreamReader]:
         """Return a reader for each stream the query uses, in declaration order."""
@@ -82,16 +77,78 @@ class Loop:
             readers[name] = StreamReader(stream, columns, _for(name, on_late))
         return readers
 
-    def _batch(self, runtime: LocalRuntime, rows: dict[str, StreamRows], end: int, sink: Sink) -> BatchReport | None:
+
+class RunningLoop:
+    """A loop between two micro-batches."""
+
+    def __init__(self, loop: Loop, sink: Sink, on_late: Callable[[str, StreamRows], None] | None) -> None:
+        self._started = time.perf_counter()
+        self._loop = loop
+        self._sink = sink
+        self._readers = loop.readers(on_late)
+        self.runtime = LocalRuntime(loop.plan, loop.buckets, loop.schedule, loop.framework, loop.routing)
+        self.report = Report(buckets=self.runtime.buckets, partitioning=str(loop.plan.partitioning))
+        self.finished = False
+
+    @property
+    def next_us(self) -> int:
+        """Return the time of the next row, or FOREVER."""
+        return min(r.next_time() for r in self._readers.values())
+
+    def step(self, before_us: int = FOREVER) -> bool:
+        """Run the next micro-batch, no further than `before_us`; return whether there was one."""
+        width = self._loop.batch_us
+        while (earliest := self.next_us) < before_us:
+            end = min((earliest // width + 1) * width, before_us)
+            rows = {name: reader.until(end) for name, reader in self._readers.items()}
+            batch = self._batch(rows, end)
+            if batch is not None:
+                self._add(batch)
+                return True
+        return False
+
+    def migrate(self, request: MigrationRequest) -> None:
+        """Migrate before the next row, or refuse to."""
+        request.checked(self.runtime.plan)
+        now_us = self.next_us
+        for results in self.runtime.migrate(request, now_us):
+            self._sink.write(_versioned(results.rows, 1))
+            self.report.rows_out += len(results)
+
+    def finish(self) -> Report:
+        """End the run: give out what is held back, and complete the report."""
+        report = self.report
+        if not self.finished:
+            self.finished = True
+            for results in self.runtime.finish():
+                report.rows_out += len(results)
+                self._sink.write(_versioned(results.rows, 1))
+            report.late_by_stream = {name: reader.late for name, reader in self._readers.items()}
+            report.late = sum(report.late_by_stream.values())
+            report.wall_s = time.perf_counter() - self._started
+            report.migrations = [record.to_dict() for record in self.runtime.records()]
+        return report
+
+    def _add(self, batch: BatchReport) -> None:
+        self.report.batches.append(batch)
+        self.report.rows_in += batch.rows_in
+        self.report.rows_out += batch.rows_out
+
+    def _batch(self, rows: dict[str, StreamRows], end: int) -> BatchReport | None:
         rows_in = sum(len(r.times) for r in rows.values())
         if not rows_in:
             return None
+        runtime = self.runtime
         started = time.perf_counter()
         tested = runtime.predicate_evaluations
+        runtime.batch_watch.begin(end)
+        phase = runtime.phase
         rows_out = 0
         for results in runtime.on_rows(rows):
             rows_out += len(results)
-            sink.write(_versioned(results.rows, 1))
+            self._sink.write(_versioned(results.rows, 1))
+            phase = runtime.phase if phase == "steady" else phase
+        runtime.work()
         size = runtime.size()
         return BatchReport(
             end=end,
@@ -101,8 +158,9 @@ class Loop:
             state_tuples=size.tuples,
             state_bytes=size.nbytes,
             wall_ms=(time.perf_counter() - started) * 1000,
-            plan=str(self.plan),
-            phase="steady",
+            plan=str(runtime.plan),
+            phase=phase,
+            output_delay_us=runtime.batch_watch.delay_us,
         )
 
 

@@ -1,6 +1,6 @@
 """Numbering: give the rows of all aliases their place in the one order, and cut them into slices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,3 +68,8 @@ def seq_at(arrivals: dict[str, Arrival], time_us: int, otherwise: int) -> int:
     """Return the number of the first row at or after a time, or `otherwise` when there is none."""
     places = ((a, int(np.searchsorted(a.times, time_us))) for a in arrivals.values())
     return min((int(a.seqs[at]) for a, at in places if at < len(a)), default=otherwise)
+
+
+def stop_at(arrivals: dict[str, Arrival], now_us: int, end: int, cuts: Iterable[int | None]) -> int:
+    """Return the number of the first row, after that at `now_us`, before which something is to happen; else `end`."""
+    return min((seq_at(arrivals, cut, end) for cut in cuts if cut is not None and cut > now_us), default=end)

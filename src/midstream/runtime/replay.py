@@ -49,7 +49,13 @@ def prepare(scenario: Scenario) -> Rehearsal:
     """Open the streams of a scenario and plan its query."""
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     query = parse_query(scenario.sql, [s.schema for s in streams])
-    return Rehearsal(scenario, streams, make_plan(query, scenario.plan, scenario.join))
+    plan = make_plan(query, scenario.plan, scenario.join)
+    for request in scenario.schedule:
+        try:
+            request.checked(plan)
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
+    return Rehearsal(scenario, streams, plan)
 
 
 def replay(
@@ -78,7 +84,10 @@ def replay(
         report_file = PendingFile(report) if report is not None else None
         if report_file is not None:
             files.append(report_file)
-        loop = Loop(plan, rehearsal.streams, scenario.batch_us, scenario.buckets)
+        loop = Loop(
+            plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
+            scenario.routing,
+        )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         if scenario.runtime == "spark":
             told = _on_spark(loop, sink, progress, on_late)
@@ -109,7 +118,7 @@ def _on_spark(
         from midstream.runtime.spark.settings import local_session
     except ImportError as error:
         raise MidstreamError(f'runtime = "spark" needs PySpark, which is not installed ({error.name})') from error
-    return rehearse(local_session(), loop.plan, loop.readers(on_late), loop.batch_us, loop.buckets, sink, progress)
+    return rehearse(local_session(), loop, loop.readers(on_late), sink, progress)
 
 
 def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:

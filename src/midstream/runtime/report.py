@@ -18,6 +18,8 @@ class BatchReport:
     wall_ms: float
     plan: str
     phase: str
+    output_delay_us: int = 0
+    """The most a result that left in this batch was held back, in event time."""
 
 
 @dataclass

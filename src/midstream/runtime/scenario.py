@@ -1,18 +1,24 @@
-"""Scenario: a TOML file that names a query, recorded streams and how to run them."""
+"""Scenario: a TOML file that names a query, recorded streams, how to run them and what to change on the way."""
 
+import datetime as dt
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
+from midstream.model.time import parse_instant
 from midstream.runtime.toml_file import TomlFile
 
 TOP_KEYS = ("query", "sql", "streams", "run", "at")
 STREAM_KEYS = ("path", "time", "lateness")
-RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "lateness", "late")
+RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late")
+AT_KEYS = ("time", "migrate", "strategy", *OPTIONS)
+CHANGE_KEYS = ("change", "method", "order")
 RUNTIMES = ("local", "spark")
 JOINS = ("auto", "hash", "nested-loop")
 FRAMEWORKS = ("tree", "cacq", "stairs", "sites")
+ROUTINGS = ("selectivity", "ticket", "plan")
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class Scenario:
     runtime: str = "local"
     late: Path | None = None
     query_file: Path | None = None
+    schedule: tuple[MigrationRequest, ...] = ()
+    """Migrations in order of the event time they take effect at."""
+    framework: str = "tree"
+    routing: str = "selectivity"
+    """How an eddy chooses where a batch goes next."""
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -60,11 +71,9 @@ class _ScenarioFile(TomlFile):
 
     def read(self) -> Scenario:
         self.known(self.document, TOP_KEYS, "the scenario")
-        if "at" in self.document:
-            self.refuse("[[at]] is not supported yet: this version replays a query without changes")
         run = self.table(self.document, "run", required=False)
         self.known(run, RUN_KEYS, "[run]")
-        self._check_framework(run)
+        framework, routing = self._framework(run)
         lateness = self.duration(run, "lateness", "0 s", "[run]")
         return Scenario(
             path=self.file,
@@ -77,12 +86,44 @@ class _ScenarioFile(TomlFile):
             runtime=self.choice(run, "runtime", RUNTIMES),
             late=self.path(run, "late", "[run]") if "late" in run else None,
             query_file=self.path(self.document, "query", "the scenario") if "query" in self.document else None,
+            schedule=self._schedule(),
+            framework=framework,
+            routing=routing,
         )
 
-    def _check_framework(self, run: dict[str, Any]) -> None:
+    def _schedule(self) -> tuple[MigrationRequest, ...]:
+        """Return what is asked to happen, in order of time; those at the same time in the order they are written."""
+        entries = self.document.get("at", [])
+        if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+            self.refuse("changes are written as [[at]] with time = ... and migrate = ...")
+        asked = [self._at(entry, f"[[at]] number {k + 1}", str(k + 1)) for k, entry in enumerate(entries)]
+        return tuple(sorted(asked, key=lambda request: request.at_us or 0))
+
+    def _at(self, entry: dict[str, Any], place: str, identity: str) -> MigrationRequest:
+        for key in CHANGE_KEYS:
+            if key in entry:
+                self.refuse(f"{place}: '{key}' is not supported yet; this version can migrate the plan of a query")
+        self.known(entry, AT_KEYS, place)
+        if "time" not in entry:
+            self.refuse(f"{place} needs time = ..., integer microseconds or a timestamp")
+        time = entry["time"]
+        if isinstance(time, bool) or not isinstance(time, int | str | dt.datetime):
+            self.refuse(f"{place} time must be integer microseconds or a timestamp, not {time!r}")
+        plan = self.text(entry, "migrate", place)
+        strategy = self.text(entry, "strategy", place) if "strategy" in entry else None
+        options = {k: v for k, v in entry.items() if k in OPTIONS}
+        try:
+            return MigrationRequest.of(plan, strategy, options, at_us=parse_instant(time), identity=identity)
+        except MidstreamError as error:
+            raise ScenarioError(f"scenario {self.file}: {place}: {error}") from error
+
+    def _framework(self, run: dict[str, Any]) -> tuple[str, str]:
         framework = self.choice(run, "framework", FRAMEWORKS)
-        if framework != "tree":
-            self.refuse(f'framework = "{framework}" is not supported yet; use framework = "tree"')
+        if framework == "sites":
+            self.refuse(f'framework = "{framework}" is not supported yet; use framework = "tree", "cacq" or "stairs"')
+        if "routing" in run and framework != "cacq":
+            self.refuse(f'[run] routing is for framework = "cacq", not for "{framework}"')
+        return framework, self.choice(run, "routing", ROUTINGS)
 
     def _streams(self, lateness: int) -> tuple[RecordedStreamSpec, ...]:
         out = []

@@ -35,6 +35,13 @@ class OutputWatch:
             self.gap_us = max(self.gap_us, now_us - self.last_us)
             self.last_us = max(self.last_us, now_us)
 
+    def see_left(self, rows: pa.Table) -> None:
+        """Note results that say when they left, in the order they did."""
+        if rows.num_rows:
+            times = rows.column("_time").to_numpy()
+            left = np.minimum(rows.column("_order0").to_numpy(), times.max())
+            self.delay_us = max(self.delay_us, int((left - times).max()))
+
     def end(self, now_us: int) -> None:
         """Note that nothing came out since the last result until now."""
         if self.last_us is not None:

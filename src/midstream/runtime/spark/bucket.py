@@ -8,23 +8,30 @@ packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.model.batch import Results
-from midstream.operators.build import build
+from midstream.migrate.migrator import Migrator
+from midstream.migrate.record import REFUSED, MigrationRecord
+from midstream.migrate.request import MigrationRequest
+from midstream.model.batch import Arrival
+from midstream.model.errors import MidstreamError
+from midstream.operators.build import CACQ, TREE, build
 from midstream.operators.codes import partition_codes
-from midstream.operators.pipeline import Pipeline
 from midstream.operators.snapshot import put_together, take_apart
+from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
+from midstream.plan.tree import parse_tree
 from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.runtime.arrivals import FOREVER, NEVER
-from midstream.runtime.numbering import number_rows, slices
+from midstream.runtime.numbering import number_rows
 from midstream.runtime.spark.blobs import OFFSET, Rows, in_order, to_blob
+from midstream.runtime.spark.control import MIGRATE
+from midstream.runtime.spark.course import Course
 from midstream.runtime.spark.durable import DurableBucket, Store
 from midstream.runtime.spark.mapped import MappedState
 
@@ -46,6 +53,12 @@ class BucketSpec:
     recorded: bool
     first_label: int
     """The bucket that counts rows every bucket gets."""
+    framework: str = TREE
+    routing: str = "selectivity"
+    schedule: tuple[MigrationRequest, ...] = ()
+    """Migrations of a rehearsal, in order of their time."""
+    batches: int | None = None
+    """In a rehearsal: after how many micro-batches nothing more comes."""
 
 
 @dataclass
@@ -82,28 +95,42 @@ class Bucket:
                 head.high[position] = max(high, head.high.get(position, high))
         drain = any(c["do"] == "drain" for c in controls) and head.high
         safe = max(head.high.values()) + 1 if drain else self._safe()
+        if not head.version:
+            head.due = list(self.spec.schedule)
+        refused = self._ask(controls)
+        last = self.spec.batches is not None and head.version + 1 >= self.spec.batches
         with MappedState(Path(self.spec.mapped_folder) / str(self.label)) as mapped:
-            pipeline, next_seq, rebuilt = self._attach(mapped)
-            tested = pipeline.predicate_evaluations
-            lines: list[tuple[int, int, bytes]] = []
-            released, next_seq = self._release(arrived, safe, pipeline, next_seq, lines)
+            course, rebuilt = self._attach(mapped)
+            migrator = course.migrator
+            tested = migrator.pipeline.predicate_evaluations
+            released = self._release(arrived, safe, course)
+            course.advance(head.released_us)
+            migrator.work(course.next_seq - 1)
+            if drain or last:
+                course.end()
+            if last:
+                course.give_up()
             self._let_go(safe)
+            self._remember(course)
             head.controls += [c["id"] for c in controls]
             head.rows_in += released
-            rows_out = sum(n for kind, n, _ in lines if kind == RESULT)
+            rows_out = sum(t.num_rows for t in course.leaving)
             head.rows_out += rows_out
             late_rows = packed.untimed + sum(len(rows) for rank, rows in late.items() if self._counts(rank))
             head.late += late_rows
             self.durable.commit()
-            shared = mapped.publish(head.token, *take_apart((pipeline, next_seq)))
-        size = pipeline.size()
+            shared = mapped.publish(head.token, *take_apart((migrator, course.next_seq)))
+        lines = [(RESULT, table.num_rows, to_blob(table)) for table in course.leaving]
+        size = migrator.pipeline.size()
         lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
         event = {
             "bucket": self.label, "version": head.version, "rows_in": released, "rows_out": rows_out,
             "late": late_rows, "waiting": sum(head.pending.values()),
-            "released_us": head.released_us, "predicate_evaluations": pipeline.predicate_evaluations - tested,
+            "released_us": head.released_us,
+            "predicate_evaluations": migrator.pipeline.predicate_evaluations - tested,
             "state_tuples": size.tuples, "state_bytes": size.nbytes, "rebuilt": rebuilt, "shared": shared,
             "wall_ms": (time.perf_counter() - started) * 1000, "controls": controls,
+            "plan": str(migrator.plan), "phase": course.phase, "migrations": [*refused, *course.news()],
         }  # fmt: skip
         yield from lines
         yield EVENT, 0, json.dumps(event).encode()
@@ -141,39 +168,79 @@ class Bucket:
         safe = min(head.high[p] - self.spec.lateness_us[p] for p in positions)
         return max(safe, head.released_us)
 
-    def _attach(self, mapped: MappedState) -> tuple[Pipeline, int, bool]:
+    def _ask(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Note the migrations that control rows ask for, from here on; return the records of those refused."""
+        head, refused = self.durable.head, []
+        for control in controls:
+            if control["do"] != MIGRATE:
+                continue
+            try:
+                asked = MigrationRequest(**{**control["migration"], "identity": control["id"]})
+                asked = replace(asked, at_us=max(head.released_us, -FOREVER))
+                asked.checked(self._plan(head.plan))
+                head.due.append(asked)
+            except (MidstreamError, TypeError) as error:
+                asked_for = control["migration"]
+                record = MigrationRecord(control["id"], str(asked_for.get("plan")), str(asked_for.get("strategy")))
+                record.state, record.reason = REFUSED, str(error)
+                refused.append(record.to_dict())
+        return refused
+
+    def _plan(self, written: tuple[str, str] | None) -> Plan:
+        """Return a plan of the query from its join order and method; None is the plan it was started with."""
+        if written is None:
+            return self.spec.plan
+        query = self.spec.plan.query
+        return Plan(query, parse_tree(written[0], query.aliases), cast(MethodChoice, written[1]))
+
+    def _attach(self, mapped: MappedState) -> tuple[Course, bool]:
         """Return the operators with their states: mapped from this host's memory, or rebuilt from the window rows."""
         head = self.durable.head
         taken = mapped.take(head.token) if head.version else None
         if taken is not None:
-            pipeline, next_seq = put_together(*taken)
-            return pipeline, next_seq, False
-        pipeline, next_seq = build(self.spec.plan, one_of_many=self.spec.ordered), 0
-        held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
-        if any(held.values()):
-            for results in self._run(pipeline, {r: in_order(parts) for r, parts in held.items() if parts}, 0):
-                next_seq = results[1]
-        return pipeline, next_seq, head.version > 0
+            migrator, next_seq = put_together(*taken)
+            waiting = {request.identity for request, _ in migrator.waiting}
+            due = [r for r in head.due if r.identity not in waiting]
+            return Course(migrator, next_seq, due, self.durable.let_go), False
+        return self._rebuilt(), head.version > 0
 
-    def _run(self, pipeline: Pipeline, rows: dict[int, Rows], next_seq: int) -> Iterator[tuple[Results, int]]:
-        """Number rows, run them through the operators slice by slice; yield results and the next sequence number."""
+    def _rebuilt(self) -> Course:
+        """Return operators whose states come from the durable window rows.
+
+        Where two plans divide the work, the rows go through them again, with the migration at its position. Else they
+        only enter the states of their sources: the others are incomplete from now on and completed on demand.
+        """
+        head, spec = self.durable.head, self.spec
+        plan = self._plan(head.plan if head.before is None else head.before)
+        due = head.due if head.running is None else [head.running, *head.due]
+        migrator = Migrator(plan, build(plan, spec.ordered, spec.framework, spec.routing), spec.framework)
+        course = Course(migrator, 0, due, self.durable.let_go)
+        held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
+        rows = {rank: in_order(parts) for rank, parts in held.items() if parts}
+        if rows and (head.running is not None or spec.framework == CACQ):
+            course.repeat(self._number(rows, 0))
+        elif rows:
+            course.take_in_again(self._number(rows, 0), head.released_us)
+        return course
+
+    def _remember(self, course: Course) -> None:
+        """Write into the head what a restart needs to know: the plan, migrations under way, output held back."""
+        head, migrator = self.durable.head, course.migrator
+        head.plan = _written(migrator.plan)
+        head.running = migrator.current if migrator.divides else None
+        head.before = _written(migrator.before) if migrator.divides else None
+        head.due = [*(request for request, _ in migrator.waiting), *course.due]
+        if course.held:
+            self.durable.hold_back(pa.concat_tables(course.held))
+
+    def _number(self, rows: dict[int, Rows], next_seq: int) -> dict[str, Arrival]:
         by_alias = {}
         for rank, source in enumerate(self.sources):
             mine = rows.get(rank) or Rows(self._empty(rank))
             by_alias[source.alias] = mine.alias_rows(self._names[rank])
-        arrivals = number_rows(self.spec.plan.query, by_alias, next_seq)
-        for piece in slices(arrivals, next_seq):
-            next_seq += sum(len(a) for a in piece.arrivals.values())
-            yield pipeline.on_rows(piece.arrivals, piece.now_us, piece.seq), next_seq
+        return number_rows(self.spec.plan.query, by_alias, next_seq)
 
-    def _release(
-        self,
-        arrived: dict[int, Rows],
-        safe: int,
-        pipeline: Pipeline,
-        next_seq: int,
-        lines: list[tuple[int, int, bytes]],
-    ) -> tuple[int, int]:
+    def _release(self, arrived: dict[int, Rows], safe: int, course: Course) -> int:
         """Run the rows below the safe time through the operators, keep them durably, let the others wait."""
         head = self.durable.head
         released, count = {}, 0
@@ -188,12 +255,9 @@ class Bucket:
                 count += cut if self._counts(rank) else 0
                 self.durable.add(rank, released[rank])
         if released:
-            for results, following in self._run(pipeline, released, next_seq):
-                next_seq = following
-                if len(results):
-                    lines.append((RESULT, len(results), to_blob(_with_order(results))))
+            course.run(self._number(released, course.next_seq))
         head.released_us = max(head.released_us, safe)
-        return count, next_seq
+        return count
 
     def _counts(self, rank: int) -> bool:
         """Tell whether rows of an alias count as input here: each row of a stream counts once."""
@@ -251,10 +315,6 @@ def _rows(blob: bytes, shift: int) -> Rows:
     return Rows(table)
 
 
-def _with_order(results: Results) -> pa.RecordBatch:
-    """Return results with their place among other buckets' as further columns `_order0`, `_order1`, ..."""
-    rows = results.rows
-    if results.order is not None:
-        for k in range(results.order.shape[1]):
-            rows = rows.append_column(f"_order{k}", pa.array(np.ascontiguousarray(results.order[:, k])))
-    return rows
+def _written(plan: Plan) -> tuple[str, str]:
+    """Return what a plan of the same query is made from."""
+    return str(plan), plan.method

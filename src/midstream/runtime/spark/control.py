@@ -11,11 +11,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-STOP, DRAIN, SNAPSHOT = "stop", "drain", "snapshot"
+STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
 CONTROLS = {
     STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
     DRAIN: "give out everything that waits, then stop",
     SNAPSHOT: "write the statistics of every bucket into the events",
+    MIGRATE: "go on with another plan of the same meaning",
 }
 
 
@@ -26,10 +27,10 @@ class ControlLog:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def send(self, do: str) -> str:
+    def send(self, do: str, **more: Any) -> str:
         """Append a control row, durably and whole; return its id."""
         identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
-        line = json.dumps({"id": identity, "do": do})
+        line = json.dumps({"id": identity, "do": do, **more})
         pending = self.folder / f".{identity}.pending"
         with open(pending, "w", encoding="utf-8") as file:
             file.write(line + "\n")

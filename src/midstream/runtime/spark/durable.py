@@ -9,9 +9,14 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import pyarrow as pa
+
+from midstream.migrate.request import MigrationRequest
 from midstream.runtime.arrivals import NEVER
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 
+HELD = -1
+"""The alias under which output that is held back is kept, a chunk per micro-batch."""
 PENDING = -1
 """The chunk number under which rows wait that may still be preceded by others."""
 
@@ -64,6 +69,16 @@ class Head:
     rows_in: int = 0
     rows_out: int = 0
     late: int = 0
+    plan: tuple[str, str] | None = None
+    """The join order and method that run, or are being migrated to; None: those the query was started with."""
+    before: tuple[str, str] | None = None
+    """Those a migration started from in which two plans divide the work; None when there is no such migration."""
+    running: MigrationRequest | None = None
+    """That migration, with the event time it took effect at."""
+    due: list[MigrationRequest] = field(default_factory=list)
+    """Migrations to come: their position has not been reached, or another one is not over."""
+    held: list[int] = field(default_factory=list)
+    """Chunks of output that is held back."""
 
 
 class DurableBucket:
@@ -114,6 +129,19 @@ class DurableBucket:
             if not (expired or pushed_out):
                 return
             self._store.remove(alias, chunks.pop(0).number)
+
+    def hold_back(self, rows: pa.Table) -> None:
+        """Keep output that must leave later."""
+        self._store.write(HELD, self.head.version, to_blob(rows))
+        self.head.held.append(self.head.version)
+
+    def let_go(self) -> list[pa.Table]:
+        """Return the output held back, and forget it."""
+        tables = [from_blob(self._store.read(HELD, number)) for number in self.head.held]
+        for number in self.head.held:
+            self._store.remove(HELD, number)
+        self.head.held = []
+        return tables
 
     def commit(self) -> None:
         """Write the head as the next version."""

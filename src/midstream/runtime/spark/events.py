@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.migrate.record import MigrationRecord, over_buckets
+
 
 @dataclass
 class BatchEvent:
@@ -25,6 +27,10 @@ class BatchEvent:
     bucket_ms: float = 0.0
     """The slowest bucket."""
     controls: list[dict[str, Any]] = field(default_factory=list)
+    plan: str = ""
+    phase: str = "steady"
+    migrations: list[dict[str, Any]] = field(default_factory=list)
+    """Records of migrations under way or just ended, over all buckets."""
 
 
 def event_of(blob: bytes) -> dict[str, Any]:
@@ -45,4 +51,17 @@ def total(events: list[dict[str, Any]]) -> BatchEvent:
         out.unshared += not event["shared"]
         out.bucket_ms = max(out.bucket_ms, event["wall_ms"])
         out.controls = event["controls"]
+        out.plan = event["plan"]
+        out.phase = event["phase"] if out.phase == "steady" else out.phase
+    out.migrations = _over_buckets(events)
     return out
+
+
+def _over_buckets(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum the records of each migration over all buckets."""
+    found: dict[str, list[MigrationRecord]] = {}
+    for event in events:
+        for told in event["migrations"]:
+            values = {k: v for k, v in told.items() if k != "duration_us"}
+            found.setdefault(told["identity"], []).append(MigrationRecord(**values))
+    return [over_buckets(records).to_dict() for records in found.values()]

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader
+from midstream.runtime.loop import Loop
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
 from midstream.runtime.sources import StreamRows
@@ -26,30 +26,31 @@ from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
 from midstream.runtime.spark.events import event_of, total
 from midstream.runtime.spark.graph import labels_of, output_lines, unpack
 from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.settings import shared_memory, with_settings
+from midstream.runtime.watch import OutputWatch
 
 STAGED = "high long, blob binary"
 
 
 def rehearse(
     spark: SparkSession,
-    plan: Plan,
+    loop: Loop,
     readers: dict[str, StreamReader],
-    batch_us: int,
-    buckets: int,
     sink: Sink,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Run recorded streams through Spark; results reach the sink in max order, as in process."""
     started = time.perf_counter()
-    buckets = 1 if plan.partitioning.one_bucket else buckets
+    plan = loop.plan
+    buckets = 1 if plan.partitioning.one_bucket else loop.buckets
     folder = Path(tempfile.mkdtemp(prefix="midstream-replay-"))
     shared = shared_memory() / f"replay-{uuid.uuid4().hex}"
     report = Report(runtime="spark", buckets=buckets, partitioning=str(plan.partitioning))
     try:
-        ends = stage(folder, readers, batch_us)
+        ends = stage(folder, readers, loop.batch_us)
         if ends:
-            _Rehearsal(spark, plan, folder, shared, ends, sink, report, progress).run(buckets)
+            _Rehearsal(spark, loop, folder, shared, ends, sink, report, progress).run(buckets)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         forget_query(shared)
@@ -95,7 +96,7 @@ class _Rehearsal:
     def __init__(
         self,
         spark: SparkSession,
-        plan: Plan,
+        loop: Loop,
         folder: Path,
         shared: Path,
         ends: list[tuple[int, int]],
@@ -103,7 +104,9 @@ class _Rehearsal:
         report: Report,
         progress: Callable[[int], None] | None,
     ) -> None:
-        self.spark, self.plan, self.folder, self.shared = spark, plan, folder, shared
+        self.spark, self.loop, self.plan, self.folder, self.shared = spark, loop, loop.plan, folder, shared
+        self.records = Records(loop.schedule, str(loop.plan))
+        self.watch = OutputWatch()
         self.ends, self.sink, self.report, self.progress = ends, sink, report, progress
 
     def run(self, buckets: int) -> None:
@@ -112,7 +115,11 @@ class _Rehearsal:
         staged = sorted((self.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
         lateness = {s.position: 0 for s in self.plan.query.sources}
         labels = labels_of(self.spark, buckets)
-        spec = BucketSpec(self.plan, lateness, str(self.shared), ordered=True, recorded=True, first_label=labels[0])
+        loop = self.loop
+        spec = BucketSpec(
+            self.plan, lateness, str(self.shared), ordered=True, recorded=True, first_label=labels[0],
+            framework=loop.framework, routing=loop.routing, schedule=tuple(loop.schedule), batches=len(self.ends),
+        )  # fmt: skip
         with with_settings(self.spark, buckets):
             frames = {
                 name: self.spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1).parquet(str(path))
@@ -126,6 +133,7 @@ class _Rehearsal:
                 .start()
             )
         query.awaitTermination()
+        self.report.migrations = self.records.told()
 
     def _staged_names(self, names: list[str]) -> list[str]:
         """Return the streams in the order they were staged: declaration order."""
@@ -137,7 +145,9 @@ class _Rehearsal:
         found = unpack([bytes(r.blob) for r in rows if r.kind == RESULT], pa.schema([]))
         if found.num_rows:
             keys = [n for n in found.column_names if n.startswith("_order")]
-            ordered = found.sort_by([(k, "ascending") for k in keys]) if keys else found
+            ordered = found.sort_by([(k, "ascending") for k in keys])
+            self.watch.begin(self.ends[number][0])
+            self.watch.see_left(ordered)
             plain = ordered.drop_columns(keys).combine_chunks()
             for batch in plain.to_batches():
                 version = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
@@ -151,9 +161,11 @@ class _Rehearsal:
             state_tuples=told.state_tuples,
             state_bytes=told.state_bytes,
             wall_ms=(time.perf_counter() - started) * 1000,
-            plan=str(self.plan),
-            phase="steady",
+            plan=told.plan,
+            phase=told.phase,
+            output_delay_us=self.watch.delay_us,
         )
+        self.records.see(told.migrations)
         self.report.batches.append(batch_report)
         self.report.rows_in += batch_report.rows_in
         self.report.rows_out += batch_report.rows_out

@@ -15,18 +15,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 
+from midstream.migrate.record import QUEUED, RUNNING
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
+from midstream.plan.tree import parse_tree
 from midstream.runtime.loop import MOST_BUCKETS, output_schema
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP, sent_ns
-from midstream.runtime.spark.events import event_of, total
+from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
+from midstream.runtime.spark.events import BatchEvent, event_of, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.mapped import forget_query
 from midstream.runtime.spark.rates import Rates
+from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.settings import shared_memory, with_settings
 from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of, versioned
 
@@ -64,6 +68,12 @@ class SparkRun:
         self._mapped = shared_memory() / known["id"]
         self._trigger = trigger or {}
         self._rates = Rates()
+        self._records = Records()
+        self._plan_now = str(plan)
+        self._phase = "steady"
+        self._last_output = time.time()
+        self._gap_s: dict[str, float] = {}
+        """The longest time without output of each migration under way."""
         self._end_after: int | None = None
         self._checkpoint.hold()
         try:
@@ -109,11 +119,13 @@ class SparkRun:
             for key in self._totals:
                 self._totals[key] += getattr(told, key)
             self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
+        self._plan_now, self._phase = told.plan, told.phase
         batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
         if told.unshared:
             self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
+        self._note_migrations(told, number, now)
         for control in told.controls:
             self._tell(control["do"], {"id": control["id"], "batch": number, "position_us": told.released_us})
             if control["do"] == SNAPSHOT:
@@ -121,6 +133,17 @@ class SparkRun:
             if control["do"] in ENDING and self._is_for_this_run(control["id"]):
                 self._end_after = number
         self._write_status("running", batch)
+
+    def _note_migrations(self, told: BatchEvent, number: int, now: float) -> None:
+        """Write into the events what became of migrations, and how long nothing came out meanwhile."""
+        for record in told.migrations:
+            name = record["identity"]
+            self._gap_s[name] = max(self._gap_s.get(name, 0.0), now - self._last_output)
+            record["longest_gap_s"] = round(self._gap_s[name], 3)
+        if told.rows_out:
+            self._last_output = now
+        for record in self._records.see(told.migrations):
+            self._tell("migration", {"batch": number, **record})
 
     def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
         """Give the results of a micro-batch to the sink; return the other lines."""
@@ -135,7 +158,7 @@ class SparkRun:
 
     def _results(self, lines: DataFrame) -> DataFrame:
         schema = output_schema(self.plan)
-        order = [f"_order{k}" for k in range(4 + 2 * len(self.plan.query.sources))] if self._ordered else []
+        order = [f"_order{k}" for k in range(6 + 2 * len(self.plan.query.sources))] if self._ordered else []
         full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
         blobs = lines.where(F.col("kind") == RESULT).select("blob")
         rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
@@ -180,7 +203,8 @@ class SparkRun:
         before = self._checkpoint.read_status()
         status = {
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
-            "plan": str(self.plan), "buckets": self.buckets, "partitioning": str(self.plan.partitioning),
+            "plan": self._plan_now, "phase": self._phase, "migrations": self._records.under_way(),
+            "buckets": self.buckets, "partitioning": str(self.plan.partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
         }  # fmt: skip
@@ -199,8 +223,40 @@ class SparkRun:
         return list(self._query.recentProgress)
 
     def explain(self) -> str:
-        """Return the plan as people read it."""
-        return self.plan.explain()
+        """Return the plan that runs, or is being migrated to, as people read it."""
+        return self.running_plan().explain()
+
+    def running_plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
+        return Plan(self.plan.query, parse_tree(self._plan_now, self.plan.query.aliases), self.plan.method)
+
+    def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> str:
+        """Ask for another plan of the same meaning; return the id of the control row, which names it in the events.
+
+        It takes effect at the same position in all buckets, in the micro-batch that reads it. `strategy` is chosen when
+        not given; see `midstream migrate --help` for the strategies and their options.
+        """
+        if self.ends_by_itself:
+            raise MidstreamError(f"query '{self.name}' ends by itself and reads no control while it runs")
+        if not self._query.isActive:
+            raise MidstreamError(f"query '{self.name}' is not running")
+        request = MigrationRequest.of(plan, strategy, options)
+        request.checked(self.running_plan())
+        return self._checkpoint.controls.send(MIGRATE, migration=request.to_dict())
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of each migration of this run."""
+        return self._records.told()
+
+    def wait_for_migration(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
+        """Wait until a migration is over, or refused; return its record, or None when time is up."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self._query.isActive:
+            found = next((r for r in self._records.told() if r["identity"] == identity), None)
+            if found is not None and found["state"] not in (RUNNING, QUEUED):
+                return found
+            time.sleep(0.05)
+        return None
 
     def snapshot(self) -> str:
         """Ask for statistics in the events; return the id of the control row."""
