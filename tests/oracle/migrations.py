@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 import midstream as ms
 from midstream.migrate.request import MigrationRequest
@@ -21,6 +22,40 @@ STRATEGIES = ["moving-state", "parallel-track", "hybrid", "just-in-time"]
 def with_times(case: Case) -> Case:
     """Select the time of every source too, so that the order of the output can be checked."""
     case.outputs += [(f"t{i}", f"{alias}.ts") for i, (alias, _) in enumerate(case.sources)]
+    return case
+
+
+def draw_dense_case(rnd: random.Random) -> Case:
+    """Draw 3-5 streams with few keys and windows that are wide for their rows, so that old states matter."""
+    count = rnd.choice([3, 3, 4, 4, 5])
+    rng = np.random.default_rng(rnd.randrange(2**32))
+    most, keys = {3: (90, 12), 4: (50, 10), 5: (30, 8)}[count]
+    flavour = rnd.choice(["one key", "keys", "theta", "mixed"])
+    case = Case({}, [], {}, [], [], "", rnd.choice(["auto", "auto", "nested-loop"]))
+    for i in range(count):
+        rows = rnd.randint(most // 2, most)
+        times = np.sort(rng.integers(0, 20_000_000, rows)) // rnd.choice([1, 100_000]) * 1
+        columns = {"k": rng.integers(0, keys, rows), "j": rng.integers(0, keys // 2, rows)}
+        case.streams[f"s{i}"] = pa.table({"ts": times, **columns, "y": rng.integers(-20, 20, rows)})
+        case.sources.append((f"q{i}", f"s{i}"))
+        kind = rnd.random()
+        by = [] if kind < 0.85 else [rnd.choice(["k", "j"])]
+        wide = ("range", rnd.choice([3_000_000, 8_000_000, 15_000_000]), [])
+        case.windows[f"q{i}"] = wide if kind < 0.65 else ("rows", rnd.choice([5, 15, 25]), by)
+        case.outputs.append((f"o{i}", f"q{i}.y"))
+    for i in range(1, count):
+        a, b = f"q{rnd.randrange(i)}", f"q{i}"
+        how = flavour if flavour != "mixed" else rnd.choice(["one key", "keys", "theta"])
+        if how == "one key":
+            case.conditions.append(f"{a}.k = {b}.k")
+        elif how == "theta":
+            case.conditions.append(f"{a}.y BETWEEN {b}.y - 2 AND {b}.y + {rnd.choice([0, 2])}")
+        else:
+            case.conditions.append(f"{a}.{rnd.choice('kj')} = {b}.{rnd.choice('kj')}")
+            case.conditions += [f"{a}.j = {b}.j"] if rnd.random() < 0.4 else []
+    if rnd.random() < 0.3:
+        case.conditions.append(f"(q0.y + q{count - 1}.y) % 2 = 0")
+    case.tree = _draw_tree(rnd, [alias for alias, _ in case.sources])
     return case
 
 

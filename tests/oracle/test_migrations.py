@@ -5,14 +5,24 @@ import random
 import pytest
 
 from oracle.generate import draw_case
-from oracle.migrations import STRATEGIES, check_output, draw_requests, plan_of, run_with_migrations, with_times
+from oracle.migrations import (
+    STRATEGIES,
+    check_output,
+    draw_dense_case,
+    draw_requests,
+    plan_of,
+    run_with_migrations,
+    with_times,
+)
 from oracle.recompute import recompute
 from oracle.test_long_runs import draw_long_case
 
 
-def check(seed: int, strategies: list[str], long: bool, framework: str = "tree") -> None:
+def check(seed: int, strategies: list[str], kind: str, framework: str = "tree") -> None:
     rnd = random.Random(seed)
-    case = with_times(draw_long_case(rnd) if long else draw_case(rnd))
+    draw = {"long": draw_long_case, "small": draw_case, "dense": draw_dense_case}[kind]
+    case = with_times(draw(rnd))
+    long = kind == "long"
     requests = draw_requests(rnd, case, plan_of(case), strategies)
     step = rnd.choice([1000, 100_000, 1_000_000, 60_000_000])
     span = 61_000_000
@@ -28,20 +38,20 @@ def check(seed: int, strategies: list[str], long: bool, framework: str = "tree")
 @pytest.mark.parametrize("seed", range(1000, 1060))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_strategy(seed: int, strategy: str) -> None:
-    check(seed * 10 + STRATEGIES.index(strategy), [strategy], long=False)
+    check(seed * 10 + STRATEGIES.index(strategy), [strategy], "small" if seed % 2 else "dense")
 
 
 @pytest.mark.parametrize("seed", range(2000, 2080))
 def test_strategies_mixed(seed: int) -> None:
-    check(seed, STRATEGIES, long=False)
+    check(seed, STRATEGIES, "small" if seed % 2 else "dense")
 
 
 @pytest.mark.parametrize("seed", range(3000, 3040))
 def test_long_runs(seed: int) -> None:
-    check(seed, STRATEGIES, long=True)
+    check(seed, STRATEGIES, "long")
 
 
 @pytest.mark.parametrize("seed", range(4000, 4030))
 @pytest.mark.parametrize("framework", ["cacq", "stairs"])
 def test_eddies(seed: int, framework: str) -> None:
-    check(seed, STRATEGIES, long=seed % 5 == 0, framework=framework)
+    check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)

@@ -1,4 +1,4 @@
-"""The command line: `midstream replay | explain | bench | compare | run | status | stop | snapshot | demo`."""
+"""The command line: `midstream replay | explain | bench | compare | run | status | stop | migrate | ... | demo`."""
 
 import json
 import sys
@@ -9,8 +9,10 @@ import typer
 
 from midstream.app import bench as benches
 from midstream.app import spark_commands
+from midstream.app.migrations import print_forecast
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
+from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import make_plan, prepare, replay
 from midstream.runtime.scenario import read_scenario
 
@@ -60,10 +62,21 @@ def explain_command(
     join: Annotated[
         str | None, typer.Option("--join", help="auto, hash or nested-loop, instead of the scenario's.")
     ] = None,
+    migrate: Annotated[
+        str | None, typer.Option("--migrate", help="Say what migrating to this join order would find and cost.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="With --migrate: the strategy, instead of the one chosen.")
+    ] = None,
 ) -> None:
     """Print the plan of a scenario's query: output, join tree, windows, partitioning. Runs nothing.
 
+    With --migrate it says, before anything happens, which states of the new plan the running one has, which would be
+    incomplete, what each strategy is expected to cost and which one would be chosen.
+
     Example: `midstream explain scenario.toml --plan "((a b) (c d))"`
+
+    Example: `midstream explain scenario.toml --migrate "(a (b (c d)))"`
     """
     read = read_scenario(scenario)
     if join not in (None, "auto", "hash", "nested-loop"):
@@ -71,6 +84,12 @@ def explain_command(
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = make_plan(rehearsal.plan.query, order, join or read.join)
+    if migrate is not None:
+        target, told = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)
+        print_forecast(wide_console(), chosen, target, told)
+        return
+    if strategy is not None:
+        raise MidstreamError("--strategy goes with --migrate")
     print(chosen.explain())
     if read.buckets > 1:
         used = 1 if chosen.partitioning.one_bucket else read.buckets
@@ -125,6 +144,7 @@ app.command("run")(spark_commands.run_command)
 app.command("status")(spark_commands.status_command)
 app.command("stop")(spark_commands.stop_command)
 app.command("snapshot")(spark_commands.snapshot_command)
+app.command("migrate")(spark_commands.migrate_command)
 app.command("demo")(spark_commands.demo_command)
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from midstream.app.migrations import print_migrations
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 from midstream.runtime.report import Report
@@ -82,7 +83,7 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
     evaluations = sum(b.predicate_evaluations for b in report.batches)
     late = f"{report.late:,}" + (f" ({_by_stream(report)})" if report.late else "")
     rows = [
-        ("plan", str(plan)),
+        ("plan", " -> ".join(dict.fromkeys([str(plan), *(b.plan for b in report.batches)]))),
         ("rows in", f"{report.rows_in:,}"),
         ("rows out", f"{report.rows_out:,}"),
         ("late", late),
@@ -99,6 +100,7 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
     for name, value in rows:
         table.add_row(name, value)
     console.print(table)
+    print_migrations(console, report.migrations)
     for file in files:
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Commands for queries on Spark: `midstream run | status | stop | snapshot | demo`.
+"""Commands for queries on Spark: `midstream run | status | stop | snapshot | migrate | demo`.
 
 `run` and `demo` start Spark. The others only read and write the checkpoint, and work from any process that can.
 """
@@ -14,12 +14,15 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from midstream.app.live import stopped_by_signals, watch
+from midstream.app.migrations import print_migrations
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.model.errors import MidstreamError
+from midstream.plan.tree import parse_tree
+from midstream.runtime.migrations import STRATEGIES, MigrationRequest
 from midstream.runtime.spark.available import require_spark
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import DRAIN, SNAPSHOT, STOP
+from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.runtime.spark.pipeline_file import read_pipeline
 
 CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
@@ -123,6 +126,85 @@ def snapshot_command(
         _fail(f"{status['name']} {told['state']} before it told its statistics")
     else:
         print(json.dumps(told, indent=1))
+
+
+def migrate_command(
+    checkpoint: CheckpointFolder,
+    plan: Annotated[str, typer.Argument(help="The join order to go to, e.g. '((a b) (c d))'.")],
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help=f"{', '.join(STRATEGIES)}; chosen when not given.")
+    ] = None,
+    join: Annotated[
+        str | None, typer.Option("--join", help="auto, hash or nested-loop; as it is when not given.")
+    ] = None,
+    background: Annotated[
+        bool, typer.Option("--background", help="hybrid: compute states in spare time, so that it ends early.")
+    ] = False,
+    budget: Annotated[
+        int | None, typer.Option("--budget", help="hybrid: evaluations per micro-batch in the background.")
+    ] = None,
+    sharing: Annotated[
+        bool, typer.Option("--sharing/--no-sharing", help="hybrid: compute once what both plans do.")
+    ] = True,
+    ordering: Annotated[str | None, typer.Option("--ordering", help="hybrid: parallel or serialized.")] = None,
+    output: Annotated[str | None, typer.Option("--output", help="parallel-track: buffered or merged.")] = None,
+    wait: WaitSeconds = 600.0,
+) -> None:
+    """Change the join order of a running query; its output is the same as if nothing had happened.
+
+    - **moving-state** computes the missing states at once; output pauses meanwhile.
+    - **parallel-track** runs both plans until the old rows have expired, and holds the new plan's output back.
+    - **hybrid** runs both plans, the old one only for what the new one cannot answer yet.
+    - **just-in-time** goes on with the new plan at once and completes its states key by key.
+
+    A migration asked for while another one runs waits for it; just-in-time ones overlap.
+
+    Example: `midstream migrate checkpoint/ "((c d) (a b))" --strategy just-in-time`
+    """
+    held, status = _running(checkpoint)
+    name = status["name"]
+    if status.get("ends_by_itself"):
+        raise MidstreamError(f"query '{name}' ends by itself and reads no control while it runs")
+    given = {"join": join, "budget": budget, "ordering": ordering, "output": output}
+    options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
+    request = MigrationRequest.of(plan, strategy, options)
+    parse_tree(plan, tuple(status["aliases"]))
+    identity = held.controls.send(MIGRATE, migration=request.to_dict())
+    if wait == 0:
+        print(f"{name} has been asked to migrate to {plan}")
+        return
+    record = _wait_for_migration(held, identity, wait)
+    if record is None:
+        _fail(f"{name} has told nothing of the migration for {wait:g} s; its events will say what became of it")
+    elif "event" not in record:
+        _fail(f"{name} {record['state']} before the migration was over; it goes on when the query does")
+    elif record["state"] == "refused":
+        raise MidstreamError(f"{name} goes on as it was: {record['reason']}")
+    else:
+        print_migrations(wide_console(), [record])
+        if record["state"] in ("queued", "running"):
+            _fail(f"after {wait:g} s the migration is {record['state']}; it goes on")
+
+
+def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:
+    """Wait until a migration is over, saying how it goes; return its last record, or the status of an ended query."""
+    deadline = time.monotonic() + seconds
+    told = ""
+    record: dict[str, Any] | None = None
+    while time.monotonic() < deadline:
+        mine = [e for e in held.read_events() if e.get("event") == "migration" and e.get("identity") == identity]
+        record = mine[-1] if mine else None
+        if record is not None and record["state"] not in ("queued", "running"):
+            return record
+        if record is not None and record["state"] != told:
+            told = record["state"]
+            _say(f"the migration is {told} ({record['strategy']})")
+        ended = _ended(held)
+        if ended is not None:
+            return ended
+        time.sleep(LOOK_S)
+    return record
 
 
 def demo_command(

@@ -103,8 +103,8 @@ def walk(
     """Match one row with the other side from `cursor[WALK]` on; return how many results `out` holds.
 
     `in_order` says that entries die in the order they came, so the first dead one ends the walk. With `cuts` dead
-    entries are cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than the row and
-    than `until`.
+    entries are cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than
+    the row and than `until`.
     """
     latest = batch[at, LATEST]
     bound = min(latest, until)

@@ -160,13 +160,13 @@ class Migrator:
         at_us = request.at_us if request.at_us is not None else now_us
         record.position_us, record.position_seq = at_us, seq + 1
         if target == self.plan:
-            record.state, record.ended_us = NO_OP, now_us
+            record.state, record.ended_us = NO_OP, at_us
             return
         if isinstance(self.pipeline.execution, Eddy):
             # Nothing but the sources' rows is kept: another plan is another route.
             self.pipeline.execution.reroute(leaves(target.tree))
             self.plan = target
-            record.state, record.ended_us = FINISHED, now_us
+            record.state, record.ended_us = FINISHED, at_us
             record.states_matched = len(self.pipeline.execution.joins())
             return
         if self.running is not None:
@@ -180,6 +180,8 @@ class Migrator:
         self.plan = target
         record.start_ms = (time.perf_counter() - started) * 1000
         self.advance(now_us, seq)
+        if record.state == FINISHED:
+            record.ended_us = at_us
 
     def _execution(self, request: MigrationRequest, target: Plan, now_us: int, seq: int) -> Execution:
         """Return what runs from the position on."""

@@ -1,19 +1,23 @@
 """A query: what is asked, without how it is computed.
 
 FROM sources (each a stream, its alias and its window) -> WHERE conjuncts -> SELECT outputs
+                                                       -> EXCEPT what further sources select
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.expr import Column, Expr, columns, quoted
+from midstream.plan.expr import Column, Expr, aliases, columns, quoted
 from midstream.plan.window import RowsWindow, Window
 
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
 """Columns the system adds to every output."""
+MOST_IN_DIFFERENCE = 62
+"""Streams in one chain of differences."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,31 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Subtracted:
+    """What one `EXCEPT SELECT values FROM ... WHERE conjuncts` takes away; the query has its source."""
+
+    values: tuple[Expr, ...]
+    conjuncts: tuple[Expr, ...] = ()
+
+    def __str__(self) -> str:
+        where = f" where {' AND '.join(map(str, self.conjuncts))}" if self.conjuncts else ""
+        return f"({', '.join(map(str, self.values))}){where}"
+
+
+@dataclass(frozen=True)
 class Query:
-    """A validated continuous query over sliding windows.
+    """A validated continuous query over sliding windows: a join, or a chain of differences.
 
     Invariant: aliases are distinct, every joined source has a window, every column exists with the type the
-    expressions say, conjuncts are boolean, output names are distinct and not reserved.
+    expressions say, conjuncts are boolean, output names are distinct and not reserved. In a chain of differences every
+    source after the first has its part in `subtracted`, with as many values as there are outputs, of the same types.
     """
 
     sources: tuple[Source, ...]
     conjuncts: tuple[Expr, ...]
     outputs: tuple[Output, ...]
+    subtracted: tuple[Subtracted, ...] = ()
+    """What each source after the first takes away; empty when the sources are joined."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -64,16 +83,20 @@ class Query:
         names = [s.alias for s in self.sources]
         for name in names:
             if names.count(name) > 1:
-                raise PlanError(f"alias '{name}' is used twice in FROM; give each stream its own alias")
+                where = "a difference" if self.subtracted else "FROM"
+                raise PlanError(f"alias '{name}' is used twice in {where}; give each stream its own alias")
         for source in self.sources:
             if source.window is None and len(self.sources) > 1:
+                used = "in a difference" if self.subtracted else "joined"
                 raise PlanError(
-                    f"stream '{source.alias}' is joined without a window; write for example "
+                    f"stream '{source.alias}' is {used} without a window; write for example "
                     f"{source.stream.name} [RANGE 10 SECONDS] {source.alias}"
                 )
         self._check_outputs()
         self._check_columns()
-        for conjunct in self.conjuncts:
+        if self.subtracted:
+            self._check_difference()
+        for conjunct in (*self.conjuncts, *(c for s in self.subtracted for c in s.conjuncts)):
             if not (pa.types.is_boolean(conjunct.type) or pa.types.is_null(conjunct.type)):
                 raise PlanError(f"WHERE needs a condition, but {conjunct} is {conjunct.type}")
 
@@ -87,11 +110,28 @@ class Query:
             if names.count(name) > 1:
                 raise PlanError(f"output column '{name}' appears twice; give one of them an alias")
 
+    def _check_difference(self) -> None:
+        if len(self.sources) > MOST_IN_DIFFERENCE:
+            raise PlanError(f"a chain of differences has at most {MOST_IN_DIFFERENCE} streams, not {len(self.sources)}")
+        if len(self.subtracted) != len(self.sources) - 1:
+            raise PlanError("every stream of a difference but the first one is subtracted")
+        first = Subtracted(tuple(o.expr for o in self.outputs), self.conjuncts)
+        for alias, part in zip(self.aliases, (first, *self.subtracted), strict=True):
+            if [v.type for v in part.values] != [v.type for v in first.values]:
+                raise PlanError(f"'{alias}' and '{self.aliases[0]}' select columns of different types")
+            for expr in (*part.values, *part.conjuncts):
+                if not aliases(expr) <= {alias}:
+                    raise PlanError(f"one side of a difference reads one stream, '{alias}', but here is {expr}")
+
+    def _expressions(self) -> list[Expr]:
+        """Return everything that is computed from rows, but for the partitions of windows."""
+        subtracted = [e for s in self.subtracted for e in (*s.values, *s.conjuncts)]
+        return [*self.conjuncts, *(o.expr for o in self.outputs), *subtracted]
+
     def _check_columns(self) -> None:
         by_alias = {s.alias: s.stream for s in self.sources}
         partitions = [c for s in self.sources if isinstance(s.window, RowsWindow) for c in s.window.partition_by]
-        exprs: list[Expr] = [*self.conjuncts, *(o.expr for o in self.outputs), *partitions]
-        for column in (c for e in exprs for c in columns(e)):
+        for column in (c for e in (*self._expressions(), *partitions) for c in columns(e)):
             stream = by_alias.get(column.alias)
             if stream is None or column.name not in stream.columns.names:
                 raise PlanError(f"there is no column {column}")
@@ -115,11 +155,19 @@ class Query:
     def columns_of(self, alias: str) -> tuple[str, ...]:
         """Return the columns of an alias that the query reads, in stream order."""
         window = self.source(alias).window
-        exprs: list[Expr] = [*self.conjuncts, *(o.expr for o in self.outputs)]
-        exprs += window.partition_by if isinstance(window, RowsWindow) else ()
-        used = {c.name for e in exprs for c in columns(e) if c.alias == alias}
+        partitions = window.partition_by if isinstance(window, RowsWindow) else ()
+        used = {c.name for e in (*self._expressions(), *partitions) for c in columns(e) if c.alias == alias}
         return tuple(n for n in self.source(alias).stream.columns.names if n in used)
 
     def __str__(self) -> str:
-        text = f"SELECT {', '.join(map(str, self.outputs))}\nFROM {', '.join(map(str, self.sources))}"
-        return text + (f"\nWHERE {' AND '.join(map(str, self.conjuncts))}" if self.conjuncts else "")
+        if not self.subtracted:
+            return _select(self.outputs, self.sources, self.conjuncts)
+        first, *others = self.sources
+        selects = [_select(self.outputs, [first], self.conjuncts)]
+        selects += [_select(p.values, [s], p.conjuncts) for s, p in zip(others, self.subtracted, strict=True)]
+        return "\nEXCEPT\n".join(selects)
+
+
+def _select(outputs: Sequence[Output | Expr], sources: Sequence[Source], conjuncts: Sequence[Expr]) -> str:
+    text = f"SELECT {', '.join(map(str, outputs))}\nFROM {', '.join(map(str, sources))}"
+    return text + (f"\nWHERE {' AND '.join(map(str, conjuncts))}" if conjuncts else "")

@@ -5,6 +5,7 @@ engine.stream("orders", table, time="ts")
 run = engine.query("SELECT ...").start()
 """
 
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,10 @@ from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
-from midstream.model.time import parse_duration
+from midstream.model.time import parse_duration, parse_instant
 from midstream.plan.plan import Plan
-from midstream.runtime.loop import Loop, output_schema
+from midstream.runtime.loop import Loop, RunningLoop, output_schema
+from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import make_plan
 from midstream.runtime.report import Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
@@ -147,8 +149,14 @@ class PlannedQuery:
         sink: "str | Path | Callable[[pa.RecordBatch], None] | None" = None,
         batch: str | int = "1 second",
         buckets: int = 1,
+        framework: str = "tree",
+        paused: bool = False,
     ) -> "Run":
-        """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`)."""
+        """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
+
+        With `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
+        there, `run.finish()` goes on to the end.
+        """
         schema = output_schema(self.plan)
         target: Sink
         if sink is None:
@@ -157,40 +165,99 @@ class PlannedQuery:
             target = FileSink(Path(sink), schema)
         else:
             target = FunctionSink(sink)
-        try:
-            report = Loop(self.plan, self.streams, parse_duration(batch), buckets).run(target)
-            target.commit()
-        except BaseException:
-            target.abort()
-            raise
-        return Run(self, report, target)
+        loop = Loop(self.plan, self.streams, parse_duration(batch), buckets, framework=framework)
+        run = Run(self, loop.start(target), target)
+        return run if paused else run.finish()
 
 
 class Run:
-    """A run that has ended: its results and what happened."""
+    """A run in process: where it stands, its results and what has happened."""
 
-    def __init__(self, query: PlannedQuery, report: Report, sink: Sink) -> None:
+    def __init__(self, query: PlannedQuery, running: RunningLoop, sink: Sink) -> None:
         self.query = query
-        self.report = report
+        self._running = running
         self._sink = sink
 
+    @property
+    def report(self) -> Report:
+        """Return the report of the run so far."""
+        return self._running.report
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
+        return self._running.runtime.plan
+
+    def advance(self, until: "int | str | dt.datetime") -> "Run":
+        """Take in the rows before an event time."""
+        self._check_open()
+        return self._guarded(lambda: self._to(parse_instant(until)))
+
+    def finish(self) -> "Run":
+        """Take in all rows that are left and end the run."""
+        self._check_open()
+        return self._guarded(self._end)
+
+    def _to(self, until_us: int) -> None:
+        while self._running.step(until_us):
+            pass
+
+    def _end(self) -> None:
+        while self._running.step():
+            pass
+        self._running.finish()
+        self._sink.commit()
+
+    def _guarded(self, work: Callable[[], None]) -> "Run":
+        try:
+            work()
+        except BaseException:
+            self._sink.abort()
+            raise
+        return self
+
+    def _check_open(self) -> None:
+        if self._running.finished:
+            raise MidstreamError(f"the run of '{self.query.name}' has ended")
+
+    def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> dict[str, Any]:
+        """Go on with another plan of the same meaning from the next row on; return the record of the migration."""
+        self._check_open()
+        number = len(self._running.runtime.records()) + 1
+        self._running.migrate(MigrationRequest.of(plan, strategy, options, identity=str(number)))
+        return self.migrations()[-1]
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of each migration."""
+        return [record.to_dict() for record in self._running.runtime.records()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what has happened, in order of event time."""
+        told = [{"event": "migration", **record} for record in self.migrations()]
+        ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
+        return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self._running.finished else [])]
+
     def table(self) -> pa.Table:
-        """Return the results of a run without a sink."""
+        """Return the results so far of a run without a sink."""
         if not isinstance(self._sink, TableSink):
             raise MidstreamError(f"the results of '{self.query.name}' went to its sink, not to memory")
         return self._sink.table()
 
-    def explain(self) -> str:
-        """Return the plan as people read it."""
-        return self.query.explain()
+    def explain(self, migrate: str | None = None) -> str:
+        """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
+        if migrate is None:
+            return self.plan.explain()
+        _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
+        return str(told)
 
     def status(self) -> dict[str, Any]:
         """Return where the run stands, as plain values."""
         r = self.report
         return {
             "name": self.query.name,
-            "state": "ended",
-            "plan": str(self.query.plan),
+            "state": "ended" if self._running.finished else "paused",
+            "plan": str(self.plan),
+            "phase": self._running.runtime.phase,
             "rows_in": r.rows_in,
             "rows_out": r.rows_out,
             "late": r.late,

@@ -130,7 +130,8 @@ class Bucket:
             "predicate_evaluations": migrator.pipeline.predicate_evaluations - tested,
             "state_tuples": size.tuples, "state_bytes": size.nbytes, "rebuilt": rebuilt, "shared": shared,
             "wall_ms": (time.perf_counter() - started) * 1000, "controls": controls,
-            "plan": str(migrator.plan), "phase": course.phase, "migrations": [*refused, *course.news()],
+            "plan": str(migrator.plan), "join": migrator.plan.method, "phase": course.phase,
+            "migrations": [*refused, *course.news()],
         }  # fmt: skip
         yield from lines
         yield EVENT, 0, json.dumps(event).encode()

@@ -28,6 +28,7 @@ class BatchEvent:
     """The slowest bucket."""
     controls: list[dict[str, Any]] = field(default_factory=list)
     plan: str = ""
+    join: str = "auto"
     phase: str = "steady"
     migrations: list[dict[str, Any]] = field(default_factory=list)
     """Records of migrations under way or just ended, over all buckets."""
@@ -51,7 +52,7 @@ def total(events: list[dict[str, Any]]) -> BatchEvent:
         out.unshared += not event["shared"]
         out.bucket_ms = max(out.bucket_ms, event["wall_ms"])
         out.controls = event["controls"]
-        out.plan = event["plan"]
+        out.plan, out.join = event["plan"], event["join"]
         out.phase = event["phase"] if out.phase == "steady" else out.phase
     out.migrations = _over_buckets(events)
     return out

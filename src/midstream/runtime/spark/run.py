@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
 from midstream.plan.tree import parse_tree
 from midstream.runtime.loop import MOST_BUCKETS, output_schema
@@ -70,6 +71,7 @@ class SparkRun:
         self._rates = Rates()
         self._records = Records()
         self._plan_now = str(plan)
+        self._join_now: str = plan.method
         self._phase = "steady"
         self._last_output = time.time()
         self._gap_s: dict[str, float] = {}
@@ -119,7 +121,7 @@ class SparkRun:
             for key in self._totals:
                 self._totals[key] += getattr(told, key)
             self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
-        self._plan_now, self._phase = told.plan, told.phase
+        self._plan_now, self._join_now, self._phase = told.plan, told.join, told.phase
         batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
@@ -204,6 +206,7 @@ class SparkRun:
         status = {
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
             "plan": self._plan_now, "phase": self._phase, "migrations": self._records.under_way(),
+            "aliases": list(self.plan.query.aliases),
             "buckets": self.buckets, "partitioning": str(self.plan.partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
@@ -228,7 +231,8 @@ class SparkRun:
 
     def running_plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""
-        return Plan(self.plan.query, parse_tree(self._plan_now, self.plan.query.aliases), self.plan.method)
+        tree = parse_tree(self._plan_now, self.plan.query.aliases)
+        return Plan(self.plan.query, tree, cast(MethodChoice, self._join_now))
 
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> str:
         """Ask for another plan of the same meaning; return the id of the control row, which names it in the events.

@@ -1,0 +1,1 @@
+"""What the migration benchmarks share: their streams, runs stopped at a moment, verdicts."""

@@ -1,0 +1,38 @@
+"""Frozen run: a run stopped at a moment, from which any number of others can go on with the same states."""
+
+from collections.abc import Iterable, Sequence
+
+from midstream.migrate.request import MigrationRequest
+from midstream.operators.snapshot import put_together, take_apart
+from midstream.runtime.local import LocalRuntime
+from midstream.runtime.sources import StreamRows
+
+
+class FrozenRun:
+    """A run at a moment.
+
+    Invariant: what is thawed shares no array with what is frozen.
+    """
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self.plan = runtime.plan
+        description, arrays = take_apart(runtime.migrators)
+        self._description = description
+        self._arrays = [a.copy() for a in arrays]
+        self._next_seq = runtime.next_seq
+
+    def thaw(self, schedule: Sequence[MigrationRequest] = ()) -> LocalRuntime:
+        """Return a run that goes on from here."""
+        runtime = LocalRuntime(self.plan, 1, schedule)
+        runtime.migrators = put_together(self._description, [a.copy() for a in self._arrays])
+        runtime.next_seq = self._next_seq
+        return runtime
+
+
+def freeze_after(runtime: LocalRuntime, batches: Iterable[dict[str, StreamRows]]) -> FrozenRun:
+    """Run micro-batches and stop."""
+    for rows in batches:
+        for _ in runtime.on_rows(rows):
+            pass
+        runtime.work()
+    return FrozenRun(runtime)

@@ -1,0 +1,141 @@
+"""What a migration would cost: which states match, how large the others are, what each strategy would do about them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from midstream.model.statistics import Statistics
+from midstream.plan.expr import Expr, aliases
+from midstream.plan.nodes import Join, Node
+from midstream.plan.plan import Plan, joins
+from midstream.plan.window import RangeWindow, RowsWindow
+
+COMPARED = 1 / 3
+"""The part of all pairs that pass a comparison or another condition, when nobody knows better."""
+
+Parts = frozenset[str]
+
+
+@dataclass(frozen=True)
+class StateForecast:
+    """A state of the new plan: whether the running plan has it, and about how many entries it holds."""
+
+    parts: tuple[str, ...]
+    matched: bool
+    entries: float | None
+
+
+@dataclass(frozen=True)
+class StrategyForecast:
+    """What a strategy would do: extra predicate evaluations at once and in all, whether output pauses, when it ends."""
+
+    strategy: str
+    at_once: float | None
+    in_all: float | None
+    output: str
+    ends: str
+
+
+@dataclass(frozen=True)
+class MigrationForecast:
+    """What is known of a migration before anything happens."""
+
+    states: tuple[StateForecast, ...]
+    strategies: tuple[StrategyForecast, ...]
+    chosen: str
+
+    def __str__(self) -> str:
+        lines = [f"({' '.join(s.parts)}): {'moved' if s.matched else 'incomplete'}" for s in self.states]
+        return "\n".join([*lines, f"strategy: {self.chosen}"])
+
+    @property
+    def missing(self) -> tuple[StateForecast, ...]:
+        """Return the states the running plan does not have."""
+        return tuple(s for s in self.states if not s.matched)
+
+
+def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
+    """Say what a migration would find and cost."""
+    size = _Sizes(target, stats)
+    have = {frozenset(j.aliases) for j in joins(running.root)} | {frozenset([a]) for a in running.query.aliases}
+    nodes: list[Node] = [c for j in joins(target.root) for c in (j.left, j.right)]
+    states = tuple(StateForecast(n.aliases, frozenset(n.aliases) in have, size.entries(n)) for n in nodes)
+    missing = [n for n in nodes if isinstance(n, Join) and frozenset(n.aliases) not in have]
+    computed = _sum(size.cost(n) for n in missing)
+    filled = _sum(size.entries(n) for n in missing)
+    old = _Sizes(running, stats)
+    old_window = _sum(old.per_window(n) for n in joins(running.root))
+    lasts = _lasts(target)
+    nothing = not missing
+    strategies = (
+        StrategyForecast("moving-state", computed, computed, "pauses until the states are computed", "at once"),
+        StrategyForecast("parallel-track", 0.0, old_window, "the new plan's is held back to the end", lasts),
+        StrategyForecast("hybrid", 0.0, 0.0 if nothing else old_window, "steady", "at once" if nothing else lasts),
+        StrategyForecast("just-in-time", 0.0, filled, "steady", f"as keys are asked for, or {lasts}"),
+    )
+    return MigrationForecast(states, strategies, chosen)
+
+
+def _lasts(plan: Plan) -> str:
+    """Say after how long no old row is left."""
+    windows = [s.window for s in plan.query.sources]
+    widths = [w.width_us for w in windows if isinstance(w, RangeWindow)]
+    parts = [f"after {max(widths) / 1e6:g} s of event time"] if widths else []
+    counted = [w for w in windows if isinstance(w, RowsWindow)]
+    if any(w.partition_by for w in counted):
+        parts.append("when every partition has turned over, which may be never")
+    elif counted:
+        parts.append(f"when {max(w.count for w in counted):,} rows have followed")
+    return " and ".join(parts) or "at once"
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+class _Sizes:
+    """Sizes of a plan's states: rows in the windows, times what the conditions let through."""
+
+    def __init__(self, plan: Plan, stats: Statistics) -> None:
+        self.plan = plan
+        self.stats = stats
+
+    def entries(self, node: Node) -> float | None:
+        """Estimate how many entries a state holds."""
+        if any(a not in self.stats.window_rows for a in node.aliases):
+            return None
+        rows = 1.0
+        for alias in node.aliases:
+            rows *= self.stats.window_rows[alias]
+        return rows * self._selectivity(frozenset(node.aliases))
+
+    def _selectivity(self, parts: Parts) -> float:
+        passed = 1.0
+        predicates = self.plan.predicates
+        for group in range(len(predicates.classes)):
+            keys = [d for (g, a), d in self.stats.distinct.items() if g == group and a in parts]
+            members = [a for m in predicates.classes[group].members for a in parts if a == _alias(m)]
+            if len(members) > 1:
+                passed /= max(1.0, max(keys, default=100.0)) ** (len(set(members)) - 1)
+        inside = [c for c in predicates.comparisons if {_alias(c.left), _alias(c.right)} <= parts]
+        return float(passed * COMPARED ** len(inside))
+
+    def cost(self, node: Join) -> float | None:
+        """Estimate the predicate evaluations it takes to compute a state from those below it."""
+        if node.method == "hash":
+            return self.entries(node)
+        left, right = self.entries(node.left), self.entries(node.right)
+        return None if left is None or right is None else left * right
+
+    def per_window(self, node: Join) -> float | None:
+        """Estimate the predicate evaluations of a join over one window: what arrives on each side meets the other."""
+        cost = self.cost(node)
+        return None if cost is None else 2 * cost
+
+
+def _alias(expr: Expr) -> str:
+    return min(aliases(expr))

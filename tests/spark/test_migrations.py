@@ -1,0 +1,218 @@
+"""Migrations on Spark: the same output as recomputing, live, from another process, and through crashes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import midstream as ms
+from midstream.model.errors import PlanError
+from midstream.runtime.loop import Loop, output_schema
+from midstream.runtime.sinks import TableSink
+from oracle.generate import draw_case
+from oracle.migrations import (
+    STRATEGIES,
+    check_output,
+    draw_dense_case,
+    draw_requests,
+    plan_of,
+    run_with_migrations,
+    with_times,
+)
+from oracle.recompute import plain, recompute
+from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = Path(__file__).with_name("live_migrations.py")
+BATCHES = 26
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_drawn_query_with_migrations_equals_recomputing(seed: int, spark: object) -> None:
+    from midstream.runtime.spark.rehearse import rehearse
+
+    rnd = random.Random(80_000 + seed)
+    while True:
+        case = with_times(draw_dense_case(rnd) if seed % 3 else draw_case(rnd))
+        expected = recompute(case)
+        requests = draw_requests(rnd, case, plan_of(case), STRATEGIES)
+        if 0 < expected.num_rows <= 5000 and requests and len(case.sources) > 1:
+            break
+    engine = ms.Engine()
+    for name, table in case.streams.items():
+        engine.stream(name, table, time="ts")
+    planned = engine.query(case.sql, plan=case.tree, join=case.join)
+    sink = TableSink(output_schema(planned.plan))
+    batch_us, buckets = rnd.choice([3_000_000, 8_000_000]), rnd.choice([1, 2, 3])
+    framework = rnd.choice(["tree", "tree", "tree", "stairs", "cacq"])
+    loop = Loop(planned.plan, planned.streams, batch_us, buckets, requests, framework)
+    report = rehearse(spark, loop, loop.readers(None), sink)
+    got = sink.table().drop_columns(["_version"])
+    told = f"{case.sql} | {case.tree} {case.join} | {requests} | {batch_us} {buckets} {framework}"
+    check_output(case, got, expected, requests, told)
+    assert len(report.migrations) == len(requests)
+    bounds = [*range(batch_us, 61_000_000, batch_us), 2**60]
+    local, _ = run_with_migrations(case, bounds, buckets, requests, False, framework)
+    assert plain(got, got.schema) == plain(local, got.schema), "in process it is another order: " + told
+
+
+def write_streams(folder: Path, names: str = "abcd", seconds: float = 1.5) -> dict[str, pa.Table]:
+    """Write the files of all micro-batches; return the streams as recorded."""
+    rng = np.random.default_rng(12)
+    streams = {}
+    for name in names:
+        (folder / "in" / name).mkdir(parents=True)
+        times = np.sort(rng.integers(0, int(BATCHES * seconds * 1e6), BATCHES * 300))
+        table = pa.table({"ts": times, "k": rng.integers(0, 900, len(times)), "v": np.arange(len(times))})
+        streams[name] = table
+        for batch in range(BATCHES):
+            file = folder / "in" / name / f"{batch:05d}.parquet"
+            pq.write_table(table.slice(batch * 300, 300), file)
+            os.utime(file, (1_000_000_000 + batch, 1_000_000_000 + batch))
+    return streams
+
+
+def expected_rows(streams: dict[str, pa.Table], sql: str) -> list[tuple[int, ...]]:
+    engine = ms.Engine()
+    for name, table in streams.items():
+        engine.stream(name, table, time="ts")
+    return sorted(zip(*engine.query(sql).start().table().to_pydict().values(), strict=True))
+
+
+def written_rows(folder: Path) -> list[tuple[int, ...]]:
+    files = sorted((folder / "out").glob("*.parquet"))
+    return sorted(row for f in files for row in zip(*pq.read_table(f).to_pydict().values(), strict=True))
+
+
+def start(folder: Path, strategy: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(SCRIPT), str(folder), strategy]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def events_of(folder: Path) -> list[dict[str, object]]:
+    try:
+        return [json.loads(line) for line in (folder / "checkpoint" / "events.jsonl").read_text().splitlines()]
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def migrating(folder: Path) -> bool:
+    """Tell whether a migration is under way in the latest micro-batch."""
+    try:
+        status = json.loads((folder / "checkpoint" / "status.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return str(status.get("phase", "")).startswith("migrating")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
+    streams = write_streams(tmp_path)
+    rnd = random.Random(strategy)
+    kills = 0
+    for _ in range(3):
+        process = start(tmp_path, strategy)
+        deadline = time.time() + 120
+        before = sum(e.get("event") == "migration" for e in events_of(tmp_path))
+        try:
+            while process.poll() is None and time.time() < deadline:
+                told = sum(e.get("event") == "migration" for e in events_of(tmp_path)) > before
+                if migrating(tmp_path) or (strategy == "moving-state" and told):
+                    time.sleep(rnd.uniform(0, 1.5))
+                    break
+                time.sleep(0.02)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+            process.wait()
+    process = start(tmp_path, strategy)
+    try:
+        code = process.wait(240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert code == 0, (tmp_path / "log").read_text()[-3000:]
+    assert kills >= 2
+    sys.path.insert(0, str(SCRIPT.parent))
+    from live_migrations import SQL
+
+    assert written_rows(tmp_path) == expected_rows(streams, SQL)
+    states = [e["state"] for e in events_of(tmp_path) if e.get("event") == "migration"]
+    assert "finished" in states
+
+
+LIVE = """SELECT a.v AS va, b.v AS vb, c.v AS vc FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS], c [RANGE 3 SECONDS]
+WHERE a.k = b.k AND b.k = c.k"""
+
+
+def test_a_running_query_is_migrated_by_the_engine_and_from_another_process(tmp_path: Path, spark) -> None:
+    streams = write_streams(tmp_path, "abc", seconds=0.5)
+    engine = ms.Engine(spark)
+    for name in "abc":
+        reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
+        engine.stream(name, reader.parquet(str(tmp_path / "in" / name)), time="ts")
+    query = engine.query(LIVE, name="live", plan="((a b) c)")
+    run = query.start(tmp_path / "out", tmp_path / "checkpoint", buckets=2)
+    try:
+        with pytest.raises(PlanError, match="leaves out 'c'"):
+            run.migrate("(a b)")
+        with pytest.raises(PlanError, match="no option 'colour'"):
+            run.migrate("(a (b c))", "hybrid", colour="blue")
+        wait_for(lambda: run.status().get("rows_in", 0) > 1500)
+        same = run.migrate("((a b) c)", "hybrid")
+        first = run.migrate("(a (b c))", "hybrid", background=True)
+        second = run.migrate("((a c) b)", "just-in-time")
+        assert run.wait_for_migration(same)["state"] == "no-op"
+        assert run.wait_for_migration(first)["state"] == "finished"
+        done = midstream("migrate", str(tmp_path / "checkpoint"), "((b c) a)", "--strategy", "moving-state")
+        assert done.returncode == 0, done.stderr
+        assert "finished" in done.stdout
+        assert "states matched" in done.stdout
+        refused = midstream("migrate", str(tmp_path / "checkpoint"), "((b x) a)")
+        assert refused.returncode == 2
+        assert "'x', which is no alias" in refused.stderr
+        wait_for(lambda: run.status()["rows_in"] + run.status()["last_batch"]["waiting"] >= BATCHES * 900)
+        assert run.wait_for_migration(second, 30) is not None
+        assert run.status()["plan"] == "((b c) a)"
+        assert "(b c)" in run.explain().replace("b, c", "(b c)")
+    finally:
+        run.stop(drain=True)
+    assert written_rows(tmp_path) == expected_rows(streams, LIVE)
+    told = [(e["plan"], e["state"]) for e in run.events() if e["event"] == "migration"]
+    assert ("((b c) a)", "finished") in told
+    # What was migrated stays migrated: the checkpoint knows the plan.
+    again = engine.query(LIVE, name="live", plan="((a b) c)").start(
+        tmp_path / "out", tmp_path / "checkpoint", buckets=2
+    )
+    try:
+        again.snapshot()
+        wait_for(lambda: any(e["event"] == "statistics" for e in again.events()))
+        assert again.status()["plan"] == "((b c) a)"
+    finally:
+        again.stop()
+
+
+def midstream(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from midstream.app.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def wait_for(condition, limit_s: float = 90) -> None:
+    deadline = time.time() + limit_s
+    while not condition():
+        assert time.time() < deadline, "it never happened"
+        time.sleep(0.1)
