@@ -27,7 +27,9 @@ class Watched(Protocol):
     """A run on Spark, as far as the view needs it."""
 
     name: str
-    plan: Plan
+
+    def running_plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends; return whether it has."""
@@ -56,9 +58,8 @@ class View:
             table.add_row(Text(name, style="dim"), value)
         table.add_row(Text("in, rows/s", style="dim"), sparkline([r[0] for r in self._rates]))
         table.add_row(Text("out, rows/s", style="dim"), sparkline([r[1] for r in self._rates]))
-        tree = Text(
-            plan_lines(self._run.plan) + f"\n{status.get('buckets', '')} buckets, {self._run.plan.partitioning}"
-        )
+        plan = self._run.running_plan()
+        tree = Text(plan_lines(plan) + f"\n{status.get('buckets', '')} buckets, {plan.partitioning}")
         title = f"{self._run.name}: {status['state']}, {time.time() - self._started:.0f} s"
         picture = Columns([table, tree], padding=(0, 4))
         return Panel(Group(picture, Text(note or self._about, style="dim")), title=title, title_align="left")
@@ -71,7 +72,7 @@ def watch(run: Watched, about: str, note: Callable[[], str] = lambda: "") -> Non
     """
     view, seen = View(run, about), (run.status().get("last_batch") or {}).get("at")
     if not sys.stdout.isatty():
-        print(plan_lines(run.plan), about, sep="\n", flush=True)
+        print(plan_lines(run.running_plan()), about, sep="\n", flush=True)
     with _screen() as show:
         ended = False
         while not ended:

@@ -1,6 +1,6 @@
 """Migrations as people look at them: before, while they last, afterwards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +10,7 @@ from rich.table import Table
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 from midstream.runtime.migrations import MigrationForecast
+from midstream.runtime.spark.rates import Stretch
 
 NOWHERE_US = -(2**60)
 
@@ -62,6 +63,16 @@ def print_migrations(console: Console, records: list[dict[str, Any]]) -> None:
     for r in records:
         if r.get("reason"):
             console.print(f"{r['plan']} was refused: {r['reason']}", highlight=False)
+
+
+def print_stretches(console: Console, stretches: Sequence[Stretch]) -> None:
+    """Print the output rate phase by phase."""
+    table = Table(title="Output, phase by phase", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("phase", "plan", "micro-batches", "results per second of event time", "median micro-batch"):
+        table.add_column(name, justify="left" if name in ("phase", "plan") else "right")
+    for s in stretches:
+        table.add_row(s.phase, s.plan, str(s.batches), f"{s.results_per_s:,.0f}", f"{s.batch_s:.2f} s")
+    console.print(table, highlight=False)
 
 
 def _when(time_us: int | None) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from midstream.app.live import stopped_by_signals, watch
-from midstream.app.migrations import print_migrations
+from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.model.errors import MidstreamError
@@ -214,6 +214,9 @@ def demo_command(
 ) -> None:
     """Run a live 4-way join on local Spark for about a minute, then check it against recomputing from scratch.
 
+    On the way its join order is changed twice, by a hybrid and by a just-in-time migration; the output rates of all
+    phases are shown side by side.
+
     Example: `midstream demo --seconds 30`
     """
     require_spark()
@@ -228,6 +231,8 @@ def demo_command(
             with stopped_by_signals(demo.end_early):
                 _watch_to_the_end(run, f"four streams, {rate:,} rows/s each, for {seconds:g} s", demo.tick)
             _say(f"the query has stopped: {ending(run.status())}")
+        print_migrations(wide_console(), demo.migrations())
+        print_stretches(wide_console(), demo.stretches())
         _say("recomputing from scratch: the same rows in process, and by plain joins")
         verdict = demo.check()
     print(verdict.sentence)

@@ -55,7 +55,7 @@ def batch_line(batch: dict[str, Any]) -> str:
     return (
         f"batch {batch['batch']}: {batch['rows_in']:,} in, {batch['rows_out']:,} out, {batch['late']:,} late, "
         f"{batch['waiting']:,} waiting, state {megabytes(batch['state_bytes'])}, up to {reached(batch)}, "
-        f"took {span(batch['wall_ms'] / 1000)}"
+        f"took {span(batch['wall_ms'] / 1000)}" + (f", {batch['phase']}" if batch["phase"] != "steady" else "")
     )
 
 
@@ -87,7 +87,8 @@ def print_status(console: Console, status: dict[str, Any], events: list[dict[str
     """Print the status of a query and what happened to it last."""
     table = Table(title=f"{status.get('name', 'query')}: {status['state']}", title_justify="left", show_header=False)
     batch = status.get("last_batch") or {}
-    rows = [("plan", str(status.get("plan", "")))]
+    phase = status.get("phase", "steady")
+    rows = [("plan", str(status.get("plan", "")) + (f"   {phase}" if phase != "steady" else ""))]
     rows.append(("buckets", f"{status.get('buckets', '')} ({status.get('partitioning', '')})"))
     rows += figures(status)
     lag = lag_s(batch)

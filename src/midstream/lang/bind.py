@@ -1,6 +1,7 @@
 """Bind: a sqlglot tree and the declared streams to a validated query.
 
 FROM and JOIN -> sources in scope    ON, USING, WHERE -> flat conjuncts    SELECT -> named outputs
+EXCEPT -> each side bound by itself, then put together
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,8 +9,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from midstream.lang.bind_difference import Item, Side, put_together, sides_of
 from midstream.lang.bind_expression import ExpressionBinder
-from midstream.lang.dialect import WINDOW, Midstream, keyword_offset
+from midstream.lang.clauses import CLAUSES, refuse_clauses, unwrapped
+from midstream.lang.dialect import WINDOW, Midstream
 from midstream.lang.place import error_at, offset_of
 from midstream.lang.scope import Scope, column_of, find_stream
 from midstream.lang.window_clause import WindowClause
@@ -22,17 +25,15 @@ from midstream.plan.logic import conjuncts
 from midstream.plan.query import Output, Query, Source
 from midstream.plan.window import RangeWindow, RowsWindow, Window
 
-_CLAUSES = {
-    "with_": "WITH", "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY",
-    "windows": "WINDOW", "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "into": "INTO",
-    "locks": "FOR UPDATE", "sample": "TABLESAMPLE", "pivots": "PIVOT", "laterals": "LATERAL",
-}  # fmt: skip
 _BOUND = ("kind", "expressions", "from_", "joins", "where")
 
 
 def bind(tree: exp.Expr, catalog: Sequence[StreamSchema], text: str = "") -> Query:
     """Return the query a tree asks, over the declared streams; `text` is what it was parsed from."""
     try:
+        tree = unwrapped(tree, text)
+        if isinstance(tree, exp.SetOperation):
+            return put_together([_QueryBinder(catalog, text).side(side) for side in sides_of(tree, text)], text)
         return _QueryBinder(catalog, text).query(tree)
     except PlanError as error:
         raise SqlError(str(error)) from None
@@ -50,8 +51,28 @@ class _QueryBinder:
         self.conjuncts: list[Expr] = []
 
     def query(self, tree: exp.Expr) -> Query:
-        while isinstance(tree, exp.Subquery | exp.Paren) and isinstance(tree.this, exp.Expr):
-            tree = tree.this
+        select = self.sources(tree)
+        self.check_windows()
+        self.where(select)
+        outputs = tuple(Output(item.name, settle(item.expr)) for item in self.items(select))
+        return Query(tuple(self.scope.sources), tuple(dict.fromkeys(self.conjuncts)), outputs)
+
+    def side(self, tree: exp.Expr) -> Side:
+        """Return one side of a difference."""
+        select = self.sources(tree)
+        table, *more = self.tables
+        name = table.alias_or_name
+        if more:
+            told = f"each side of EXCEPT reads one stream, but here is '{more[0].alias_or_name}' beside '{name}'"
+            self.expressions.refuse(told, more[0])
+        if WINDOW not in table.meta:
+            told = f"stream '{name}' is in a difference without a window; write for example {_example(table)}"
+            self.expressions.refuse(told, table)
+        self.where(select)
+        return Side(self.scope.sources[0], tuple(dict.fromkeys(self.conjuncts)), list(self.items(select)), table)
+
+    def sources(self, tree: exp.Expr) -> exp.Select:
+        """Bring the streams of a SELECT into scope."""
         select = self.check_clauses(tree)
         origin = select.args.get("from_")
         if origin is None:
@@ -59,26 +80,20 @@ class _QueryBinder:
         self.table(origin.this)
         for join in select.args.get("joins") or ():
             self.join(join)
-        self.check_windows()
+        return select
+
+    def where(self, select: exp.Select) -> None:
+        """Bring the WHERE of a SELECT into the conjuncts."""
         where = select.args.get("where")
         if where:
             self.condition(where.this, "WHERE")
-        outputs = tuple(self.outputs(select))
-        return Query(tuple(self.scope.sources), tuple(dict.fromkeys(self.conjuncts)), outputs)
 
     def check_clauses(self, tree: exp.Expr) -> exp.Select:
         """Refuse every clause that has no meaning here."""
-        if isinstance(tree, exp.SetOperation):
-            word = tree.key.upper()
-            raise error_at(f"{word} is not supported yet", self.text, keyword_offset(self.text, word))
         if not isinstance(tree, exp.Select):
             word = tree.key.upper()
             raise error_at(f"a query is a SELECT, but here is {word}", self.text, offset_of(tree))
-        for key, value in tree.args.items():
-            if value and key not in _BOUND:
-                word = _CLAUSES.get(key, key.upper())
-                place = keyword_offset(self.text, word)
-                raise error_at(f"{word} is not supported yet", self.text, place)
+        refuse_clauses(tree, _BOUND, self.text)
         return tree
 
     def table(self, node: exp.Expr) -> None:
@@ -91,7 +106,7 @@ class _QueryBinder:
         alias = node.args.get("alias")
         for key, value in node.args.items():
             if value and key not in ("this", "alias", "joins"):
-                what = "a name with a dot" if key in ("db", "catalog") else _CLAUSES.get(key, key.upper())
+                what = "a name with a dot" if key in ("db", "catalog") else CLAUSES.get(key, key.upper())
                 self.expressions.refuse(f"{what} is not supported behind FROM", node)
         if alias and alias.args.get("columns"):
             self.expressions.refuse("renaming the columns of a stream is not supported", alias)
@@ -122,11 +137,8 @@ class _QueryBinder:
         """Refuse a joined stream without a window: its state would grow forever."""
         for table in self.tables if len(self.tables) > 1 else ():
             if WINDOW not in table.meta:
-                name = table.alias_or_name
-                example = f"{table.name} [RANGE 10 SECONDS]{f' {name}' if name != table.name else ''}"
-                self.expressions.refuse(
-                    f"stream '{name}' is joined without a window; write for example {example}", table
-                )
+                told = f"stream '{table.alias_or_name}' is joined without a window; write for example {_example(table)}"
+                self.expressions.refuse(told, table)
 
     def join(self, node: exp.Expr) -> None:
         """Bring a joined stream into scope, and its condition into the conjuncts."""
@@ -160,24 +172,24 @@ class _QueryBinder:
             self.expressions.refuse(f"{clause} needs a condition, but {bound} is {type_name(bound.type)}", node)
         self.conjuncts += conjuncts(convert(bound, pa.bool_()))
 
-    def outputs(self, select: exp.Select) -> Iterator[Output]:
+    def items(self, select: exp.Select) -> Iterator[Item]:
         """Yield the select list with every name decided."""
-        items = [item for node in select.expressions for item in self.items(node)]
+        items = [(node, *item) for node in select.expressions for item in self.named(node)]
         taken: set[str] = set()
         for node in select.expressions:
             if isinstance(node, exp.Alias):
                 if node.alias in taken:
                     self.expressions.refuse(f"two outputs are called '{node.alias}'; rename one", node.args["alias"])
                 taken.add(node.alias)
-        for name, explicit, expr in items:
+        for node, name, explicit, expr in items:
             free, count = name, 0
             while not explicit and free in taken:
                 count += 1
                 free = f"{name}_{count}"
             taken.add(free)
-            yield Output(free, expr)
+            yield Item(free, expr, node)
 
-    def items(self, node: exp.Expr) -> Iterator[tuple[str, bool, Expr]]:
+    def named(self, node: exp.Expr) -> Iterator[tuple[str, bool, Expr]]:
         """Yield name, whether it is an alias, and expression of what one entry of the select list stands for."""
         star = node if isinstance(node, exp.Star) else node.this if isinstance(node, exp.Column) else None
         if isinstance(star, exp.Star):
@@ -188,7 +200,7 @@ class _QueryBinder:
             return
         named = isinstance(node, exp.Alias)
         inner = node.this if named else node
-        expr = settle(self.expressions.bind(inner))
+        expr = self.expressions.bind(inner)
         if expr.type == INTERVAL:
             self.expressions.refuse(f"an INTERVAL cannot be selected; compare it with another: {expr}", inner)
         if named:
@@ -197,3 +209,9 @@ class _QueryBinder:
             yield expr.name if isinstance(expr, Column) else inner.name, False, expr
         else:
             yield inner.sql(Midstream, comments=False), False, expr
+
+
+def _example(table: exp.Table) -> str:
+    """Write a stream as it could be written with a window."""
+    name = table.alias_or_name
+    return f"{table.name} [RANGE 10 SECONDS]{f' {name}' if name != table.name else ''}"

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 
-from midstream.plan.nodes import Join
-from midstream.plan.plan import Plan, joins
+from midstream.plan.nodes import Difference, Join
+from midstream.plan.plan import Plan, steps
 
 
 @dataclass(frozen=True)
 class PlanDiff:
     """What changes from one plan to another.
 
-    `shared` are the sets of aliases whose join both plans compute; `dropped` and `added` are those only one does.
+    `shared` are the sets of aliases whose join, or difference, both plans compute; `dropped` and `added` are those only
+    one does.
     """
 
     meaning: tuple[str, ...]
@@ -47,9 +48,9 @@ def diff(old: Plan, new: Plan) -> PlanDiff:
     before, after = _by_aliases(old), _by_aliases(new)
     shared = [s for s in before if s in after]
     methods = [
-        f"({' '.join(sorted(s))}) changes from {before[s].method} to {after[s].method}"
+        f"({' '.join(sorted(s))}) changes from {_method(before[s])} to {_method(after[s])}"
         for s in shared
-        if before[s].method != after[s].method
+        if _method(before[s]) != _method(after[s])
     ]
     return PlanDiff(
         tuple(_meaning(old, new)),
@@ -61,8 +62,12 @@ def diff(old: Plan, new: Plan) -> PlanDiff:
     )
 
 
-def _by_aliases(plan: Plan) -> dict[frozenset[str], Join]:
-    return {frozenset(j.aliases): j for j in joins(plan.root)}
+def _by_aliases(plan: Plan) -> dict[frozenset[str], Join | Difference]:
+    return {frozenset(j.aliases): j for j in steps(plan.root)}
+
+
+def _method(step: Join | Difference) -> str:
+    return step.method if isinstance(step, Join) else "difference"
 
 
 def _meaning(old: Plan, new: Plan) -> list[str]:
@@ -81,6 +86,11 @@ def _meaning(old: Plan, new: Plan) -> list[str]:
     gone = [c for c in a.conjuncts if c not in b.conjuncts]
     come = [c for c in b.conjuncts if c not in a.conjuncts]
     found += [f"condition {c} goes" for c in gone] + [f"condition {c} comes" for c in come]
+    taken, takes = (dict(zip(q.aliases[1:], q.subtracted, strict=False)) for q in (a, b))
+    for alias in dict.fromkeys((*taken, *takes)):
+        if taken.get(alias) != takes.get(alias):
+            before, after = (takers.get(alias, "nothing") for takers in (taken, takes))
+            found.append(f"what {alias} takes away changes from {before} to {after}")
     if a.outputs != b.outputs:
         found.append(f"output changes from {', '.join(map(str, a.outputs))} to {', '.join(map(str, b.outputs))}")
     return found

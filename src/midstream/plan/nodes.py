@@ -1,4 +1,4 @@
-"""The nodes of a plan: scans of windowed streams and the joins above them."""
+"""The nodes of a plan: scans of windowed streams and the joins, or differences, above them."""
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -9,7 +9,7 @@ from midstream.model.errors import PlanError
 from midstream.plan.expr import Expr, aliases
 from midstream.plan.predicates import Comparison, Predicates
 from midstream.plan.query import Query, Source
-from midstream.plan.tree import Tree
+from midstream.plan.tree import Tree, leaves, left_deep, tree_text
 
 JoinMethod = OneOf["hash", "nested-loop"]
 MethodChoice = OneOf["auto", "hash", "nested-loop"]
@@ -64,11 +64,28 @@ class Join:
         return " AND ".join(parts) or "TRUE"
 
 
-Node = Scan | Join
+@dataclass(frozen=True)
+class Difference:
+    """The values of the left input that the window of the right one does not hold."""
+
+    left: "Node"
+    right: Scan
+    values: tuple[Expr, ...]
+    """What is computed from the right input's rows and taken away."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Return the aliases from left to right: what is left, then what was taken away."""
+        return self.left.aliases + self.right.aliases
+
+
+Node = Scan | Join | Difference
 
 
 def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
     """Hang each predicate on the lowest node of the tree that has all its columns."""
+    if query.subtracted:
+        return _lay_out_difference(query, predicates, tree, method)
     if isinstance(tree, str):
         return Scan(query.source(tree), predicates.filters[tree])
     left = lay_out(query, predicates, tree.left, method)
@@ -88,6 +105,24 @@ def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoi
         )
     chosen: JoinMethod = "nested-loop" if method == "nested-loop" or not keys else "hash"
     return Join(left, right, chosen, tuple(keys), tuple(comparisons), tuple(residuals))
+
+
+def _lay_out_difference(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
+    """Chain the differences of a query; the first source must stay at the bottom."""
+    outer, *others = query.aliases
+    if method != "auto":
+        raise PlanError(f'join = "{method}" is for joins, and a difference has none')
+    order = list(leaves(tree))
+    if order[0] != outer or tree != left_deep(tuple(order)):
+        raise PlanError(
+            f"plan '{tree_text(tree)}' is no order of this difference: it begins with '{outer}' and takes the others "
+            f"away one after the other, such as {tree_text(left_deep(query.aliases))}"
+        )
+    taken = dict(zip(others, query.subtracted, strict=True))
+    node: Node = Scan(query.source(outer), predicates.filters[outer])
+    for alias in order[1:]:
+        node = Difference(node, Scan(query.source(alias), predicates.filters[alias]), taken[alias].values)
+    return node
 
 
 def _first_possible(residual: Expr, lefts: frozenset[str], rights: frozenset[str]) -> bool:

@@ -3,6 +3,7 @@
 an equality class      -> its streams are hashed by it, all others go to every bucket
 no equality            -> the first stream is dealt out by row, all others go to every bucket
 a global ROWS window   -> one bucket
+a difference           -> one bucket
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Partitioning:
 
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
+    if query.subtracted:
+        return Partitioning((), None, None, (), "the changes of a difference leave in the order of events")
     reason = None
     for source in query.sources:
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:

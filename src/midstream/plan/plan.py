@@ -1,8 +1,8 @@
-"""A plan: a query, the join order that answers it and how each join is done. A value, checked when built."""
+"""A plan: a query, the order of joins or differences that answers it and how each join is done. A value, checked."""
 
 from dataclasses import dataclass, field
 
-from midstream.plan.nodes import Join, MethodChoice, Node, Scan, lay_out
+from midstream.plan.nodes import Difference, Join, MethodChoice, Node, Scan, lay_out
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
@@ -35,7 +35,10 @@ class Plan:
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, partitioning."""
-        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs), f"Plan {self}"]
+        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs)]
+        if self.query.subtracted:
+            lines.append("  _sign: +1 when a row comes into the difference, -1 when it goes")
+        lines.append(f"Plan {self}")
         lines += [f"  {line}" for line in _draw(self.root)]
         if self.predicates.constants:
             lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))
@@ -51,13 +54,21 @@ def _draw(node: Node, indent: str = "") -> list[str]:
     if isinstance(node, Scan):
         where = " where " + " AND ".join(map(str, node.filters)) if node.filters else ""
         return [f"scan {node.source}{where}"]
-    lines = [f"{node.method} join on {node.condition}"]
+    if isinstance(node, Difference):
+        lines = [f"difference with ({', '.join(map(str, node.values))})"]
+    else:
+        lines = [f"{node.method} join on {node.condition}"]
     for child, branch, stem in ((node.left, "├─ ", "│  "), (node.right, "└─ ", "   ")):
         first, *rest = _draw(child)
         lines += [branch + first, *(stem + line for line in rest)]
     return [indent + line for line in lines]
 
 
+def steps(node: Node) -> list[Join | Difference]:
+    """Return the joins and differences of a subtree, inputs before those that read them."""
+    return [] if isinstance(node, Scan) else [*steps(node.left), *steps(node.right), node]
+
+
 def joins(node: Node) -> list[Join]:
     """Return the joins of a subtree, inputs before the joins that read them."""
-    return [] if isinstance(node, Scan) else [*joins(node.left), *joins(node.right), node]
+    return [step for step in steps(node) if isinstance(step, Join)]

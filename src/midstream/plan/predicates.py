@@ -65,6 +65,10 @@ class Predicates:
 
 def classify(query: Query) -> Predicates:
     """Sort the conjuncts of a query by what they are good for."""
+    if query.subtracted:
+        # Each side of a difference has its own WHERE: even a constant there is about that side only.
+        sides = (query.conjuncts, *(s.conjuncts for s in query.subtracted))
+        return Predicates((), dict(zip(query.aliases, sides, strict=True)), (), (), ())
     constants: list[Expr] = []
     filters: dict[str, list[Expr]] = {a: [] for a in query.aliases}
     equalities: list[Comparison] = []

@@ -1,17 +1,22 @@
 """The live demo: rows of a small shop are made as time passes, joined on Spark, and checked against recomputing.
 
+On the way the join order is changed twice: by a hybrid and by a just-in-time migration.
+
 maker (a thread) ──▶ folders of Parquet, one per stream ──▶ query on Spark ──▶ folder of results
         └──────────▶ the same rows ──▶ in process, and by plain joins ──▶ equal?
 """
 
 import os
+import statistics
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +28,7 @@ from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import DRAIN, SNAPSHOT
 from midstream.runtime.spark.launch import launch, open_session
 from midstream.runtime.spark.pipeline_file import PipelineFile, SparkStreamSpec
+from midstream.runtime.spark.rates import Stretch
 from midstream.runtime.spark.run import SparkRun
 
 WIDTH_S = {"orders": 10, "payments": 10, "shipments": 8, "reviews": 5}
@@ -35,6 +41,8 @@ WHERE o.id = p.id AND p.id = s.id AND s.id = r.id
 """
 DETAIL = {"orders": "amount", "payments": "method", "shipments": "carrier", "reviews": "stars"}
 OUTPUT = ["id", "amount", "method", "carrier", "stars", "_time"]
+MIGRATIONS = ((0.35, "(o (p (s r)))", "hybrid"), (0.65, "((o s) (p r))", "just-in-time"))
+"""When (as a part of the time), to which plan and how the query is migrated."""
 STEP_S = 0.5
 """Every stream gets a file in every step."""
 DELAY_US = 800_000
@@ -138,6 +146,8 @@ class Demo:
         self._drained = False
         self._seconds = seconds
         self._started = 0.0
+        self._batches: list[dict[str, Any]] = []
+        self._asked: list[str] = []
 
     @contextmanager
     def start(self) -> Iterator[SparkRun]:
@@ -175,9 +185,12 @@ class Demo:
         if not self._started:
             self._started = time.time()
             self._maker.start()
+        self._note(batch)
         left = self._started + self._seconds - time.time()
         if not self._maker.ended.is_set():
-            return f"making rows for another {max(left, 0):.0f} s"
+            self._migrate(1 - left / self._seconds)
+            doing = batch["phase"] if batch["phase"] != "steady" else f"plan {status['plan']}"
+            return f"{doing}; making rows for another {max(left, 0):.0f} s"
         read = status["rows_in"] + status["late"] + batch["waiting"]
         if read < self._maker.rows:
             return "all rows are made; the query reads the last of them"
@@ -185,6 +198,44 @@ class Demo:
             self._drained = True
             self._checkpoint.controls.send(DRAIN)
         return "all rows are read; asked to drain and stop"
+
+    def _note(self, batch: dict[str, Any]) -> None:
+        """Remember micro-batches in which something was released."""
+        if not self._batches or self._batches[-1]["batch"] != batch["batch"]:
+            self._batches.append(batch)
+
+    def _migrate(self, part: float) -> None:
+        """Ask for the next migration when its time has come."""
+        assert self._run is not None
+        if len(self._asked) < len(MIGRATIONS) and part >= MIGRATIONS[len(self._asked)][0]:
+            _, plan, strategy = MIGRATIONS[len(self._asked)]
+            self._asked.append(self._run.migrate(plan, strategy))
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of the migrations."""
+        return self._run.migrations() if self._run is not None else []
+
+    def stretches(self) -> list[Stretch]:
+        """Return the output rate phase by phase, from the time the windows are full."""
+        found: list[list[tuple[dict[str, Any], int]]] = []
+        for before, batch in pairwise(self._batches):
+            wide = batch["released_us"] - before["released_us"]
+            full = batch["released_us"] > int((self._started + max(WIDTH_S.values())) * 1e6)
+            if wide <= 0 or not full or batch["released_us"] > int((self._started + self._seconds) * 1e6):
+                continue
+            same = found and (found[-1][0][0]["phase"], found[-1][0][0]["plan"]) == (batch["phase"], batch["plan"])
+            if same:
+                found[-1].append((batch, wide))
+            else:
+                found.append([(batch, wide)])
+        return [
+            Stretch(
+                group[0][0]["phase"], group[0][0]["plan"], len(group),
+                sum(b["rows_out"] for b, _ in group) / sum(w for _, w in group) * 1e6,
+                statistics.median(b["wall_ms"] for b, _ in group) / 1000,
+            )
+            for group in found
+        ]  # fmt: skip
 
     def end_early(self) -> None:
         """Make no more rows; the rest of the demo follows at once."""

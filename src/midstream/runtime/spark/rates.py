@@ -1,6 +1,7 @@
 """Rates: rows per second over the last micro-batches."""
 
 from collections import deque
+from dataclasses import dataclass
 
 SPAN_S = 10.0
 
@@ -31,3 +32,15 @@ class Rates:
         span_s = max(self._batches[-1][1] - self._batches[0][0], 1e-3)
         rows_in, rows_out = (sum(b[k] for b in self._batches) for k in (2, 3))
         return {"rows_in_per_s": rows_in / span_s, "rows_out_per_s": rows_out / span_s}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Micro-batches of one phase: what came out per second of event time."""
+
+    phase: str
+    plan: str
+    batches: int
+    results_per_s: float
+    batch_s: float
+    """The median time a micro-batch took."""
