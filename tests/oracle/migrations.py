@@ -91,7 +91,9 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
             options = {"output": rnd.choice(["buffered", "merged"])}
         if rnd.random() < 0.1:
             options["join"] = rnd.choice(["nested-loop", "auto"])
-        request = MigrationRequest.of(_draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(at_us))
+        request = MigrationRequest.of(
+            _draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(len(asked))
+        )
         try:
             asked.append(request.checked(plan))
         except PlanError:

@@ -12,6 +12,7 @@ import pytest
 import midstream as ms
 from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
+from midstream.runtime.loop import output_schema
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.runtime.spark.mapped import MappedState
@@ -108,7 +109,8 @@ def run_disturbed(
                 found.append(from_blob(blob))
             elif kind == EVENT:
                 rebuilt += json.loads(blob)["rebuilt"]
-    schema = plan.query.schema.append(pa.field("_time", pa.int64()))
+    schema = output_schema(plan)
+    schema = schema.remove(schema.get_field_index("_version"))
     return pa.concat_tables([schema.empty_table(), *found]), rebuilt
 
 

@@ -63,7 +63,7 @@ class Hybrid(Execution):
             return self._run(rows, now_us, seq)
         # One row at a time: what the old plan makes of it, then what the new plan does.
         seqs = np.sort(np.concatenate([taken.rows.seqs for taken in rows.values()])).tolist()
-        found = [self._run({a: t.between(s, s + 1) for a, t in rows.items()}, now_us, s - 1) for s in seqs]
+        found = [self._run({a: t.between(s, s + 1) for a, t in rows.items()}, now_us, s - 1).copy() for s in seqs]
         return np.concatenate(found) if found else self._run(rows, now_us, seq)
 
     def _run(self, rows: Taken, now_us: int, seq: int) -> Matrix:

@@ -24,6 +24,7 @@ from midstream.migrate.request import (
 from midstream.model.batch import Arrival, Results
 from midstream.model.errors import PlanError
 from midstream.operators.build import TREE, build_tree
+from midstream.operators.difference_execution import DifferenceExecution
 from midstream.operators.eddy import Eddy
 from midstream.operators.execution import Execution
 from midstream.operators.pipeline import Pipeline
@@ -91,7 +92,9 @@ class Migrator:
 
     @property
     def divides(self) -> bool:
-        """Tell whether two plans divide the work between them."""
+        """Tell whether two plans divide the work between them: rows taken in again have to go through both."""
+        if isinstance(self.pipeline.execution, DifferenceExecution):
+            return self.running is not None
         return isinstance(self.pipeline.execution, ParallelTrack | Hybrid)
 
     def resume(self, record: MigrationRecord) -> None:
@@ -148,7 +151,8 @@ class Migrator:
 
     def _may_start(self, request: MigrationRequest, now_us: int) -> bool:
         if self.running is not None:
-            return request.strategy in OVERLAPS.get(self.running.strategy, ())
+            # A difference has one strategy, whose migrations overlap.
+            return bool(self.plan.query.subtracted) or request.strategy in OVERLAPS.get(self.running.strategy, ())
         # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
         return not (_holds_back(request) and self._bound_us is not None and now_us < self._bound_us)
 
@@ -189,6 +193,12 @@ class Migrator:
         sources = self.pipeline.sources
         position = sources.position(seq + 1, now_us)
         current = self.pipeline.execution
+        if isinstance(current, DifferenceExecution):
+            found = current.reorder(tuple(leaves(target.tree)))
+            assert self.running is not None
+            self.running.states_matched = len(found.matched)
+            self.running.states_incomplete = len(found.incomplete)
+            return current
         gaps = current.completion.gaps if isinstance(current, JustInTime) else {}
         old = current.tree if isinstance(current, JustInTime) else current
         assert isinstance(old, JoinTree)
@@ -212,6 +222,12 @@ class Migrator:
             return Hybrid(old, new, sources, position, moment, request.sharing, ordering, budget)  # type: ignore[arg-type]
         return start(old, gaps, new, sources, position, moment)
 
+    def told(self) -> list[MigrationRecord]:
+        """Return the records of all migrations, up to date."""
+        if self.running is not None:
+            self._note(self.pipeline.execution)
+        return self.records
+
     def _note(self, execution: Execution) -> None:
         """Write down what the running migration has done so far."""
         record = self.running
@@ -223,6 +239,8 @@ class Migrator:
             self._note_matching(record, execution.matching)
             record.states_completed = sum(t.states_completed for t in execution.tasks)
             record.entries_completed = sum(t.entries_completed for t in execution.tasks)
+        elif isinstance(execution, DifferenceExecution):
+            record.states_completed = record.states_incomplete - len(execution.chain.pending)
         elif isinstance(execution, JustInTime):
             self._note_matching(record, execution.matching)
             completion = execution.completion

@@ -30,7 +30,7 @@ class MigrationRecord:
     states_moved: int = 0
     """Of the matched: copied into another layout or shared with another join; the others' joins were kept whole."""
     states_incomplete: int = 0
-    """States the old plan did not have."""
+    """States the old plan did not have; in a difference also those it had not completed."""
     states_completed: int = 0
     entries_completed: int = 0
     keys_attempted: int = 0

@@ -98,6 +98,10 @@ class MigrationRequest:
         """Return the request with its strategy chosen, refusing what the query does not allow."""
         target = self.target(running)
         strategy = self.strategy if self.strategy != AUTO else choose_strategy(running, target)
+        if running.query.subtracted and strategy != JUST_IN_TIME:
+            raise PlanError(
+                f"{strategy} is for joins: a difference would answer from half-filled states; use {JUST_IN_TIME}"
+            )
         windows = [s.window for s in running.query.sources]
         partitioned = [w for w in windows if isinstance(w, RowsWindow) and w.partition_by]
         if strategy == PARALLEL_TRACK and self.output == "buffered" and partitioned:
@@ -111,9 +115,11 @@ class MigrationRequest:
 def choose_strategy(running: Plan, target: Plan) -> str:
     """Return the strategy for a migration nobody has chosen one for.
 
-    Nothing missing: moving-state, which then only moves. Every missing state is probed by key: just-in-time. Else
-    hybrid.
+    A difference: just-in-time. Nothing missing: moving-state, which then only moves. Every missing state is probed by
+    key: just-in-time. Else hybrid.
     """
+    if running.query.subtracted:
+        return JUST_IN_TIME
     missing = missing_joins(running, target)
     if not missing:
         return MOVING_STATE

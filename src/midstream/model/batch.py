@@ -39,7 +39,8 @@ class Results:
     """Results in max order.
 
     `order` has one line per result that places it among the results of other buckets: time, stream, offset and alias of
-    its latest row, then time and offset of each component in FROM order. It is None when nobody asked for it.
+    its latest row, then time and offset of each component in FROM order; for changes of a difference, which come from
+    one bucket, their number. It is None when nobody asked for it.
     """
 
     rows: pa.RecordBatch

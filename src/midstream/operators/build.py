@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from midstream.kernels.join import EQ, GE, GT, LE, LT, NE
+from midstream.model.errors import PlanError
 from midstream.model.types import is_exact_code
+from midstream.operators.build_difference import build_difference
 from midstream.operators.build_eddy import build_eddy
 from midstream.operators.check import SameText, TrueOf
 from midstream.operators.evaluate import truth
@@ -32,12 +34,21 @@ OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
     """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
+    check_framework(plan, framework)
+    if plan.query.subtracted:
+        return build_difference(plan, build_sources(plan, False), one_of_many)
     sources = build_sources(plan, one_of_many)
     execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources, framework)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.outputs]
     return Pipeline(sources, execution, outputs, never, one_of_many)
+
+
+def check_framework(plan: Plan, framework: str) -> None:
+    """Refuse to run a difference in a framework that has joins only."""
+    if plan.query.subtracted and framework != TREE:
+        raise PlanError(f'framework = "{framework}" is for joins; a difference runs with framework = "{TREE}"')
 
 
 def build_sources(plan: Plan, keep_offsets: bool) -> Sources:

@@ -70,6 +70,24 @@ class JoinSpec:
     residuals: tuple[Expr, ...]
 
 
+class Buffer:
+    """Room for results, kept from call to call: a fresh block would have to be touched page by page."""
+
+    def __init__(self) -> None:
+        self._rows = 1024
+        self._room: Matrix = np.empty((0, 0), np.int64)
+
+    def of(self, width: int) -> Matrix:
+        """Return room for results of so many numbers."""
+        if self._room.shape != (self._rows, width):
+            self._room = np.empty((self._rows, width), np.int64)
+        return self._room
+
+    def grow(self) -> None:
+        """Have more room next time, up to what is handed on at a time."""
+        self._rows = min(self._rows * 4, OUT_ROWS)
+
+
 class Join:
     """One join of a tree."""
 
@@ -97,7 +115,8 @@ class Join:
         """Whether entries found dead are cut out of their chain; not while states are completed from here, as a row of
         the same slice further up may still ask for them."""
         self._ops = np.array(spec.ops, np.int64)
-        self._out: Matrix | None = None
+        self._results = Buffer()
+        self._pairs = Buffer()
 
     @property
     def left(self) -> JoinInputState:
@@ -110,24 +129,17 @@ class Join:
         return self.states[RIGHT]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_out": None}
+        return self.__dict__ | {"_results": Buffer(), "_pairs": Buffer()}
 
-    def _room(self) -> Matrix:
-        """Return the place where results are written before they are checked."""
-        width = ROWS + len(self.spec.components) + self.out_values
-        if self._out is None or self._out.shape[1] != width:
-            self._out = np.empty((1024, width), np.int64)
-        return self._out
-
-    def _more_room(self) -> None:
-        out = self._room()
-        if len(out) < OUT_ROWS:
-            self._out = np.empty((len(out) * 4, out.shape[1]), np.int64)
+    @property
+    def _width(self) -> int:
+        return ROWS + len(self.spec.components) + self.out_values
 
     def on_batches(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Matrix:
         """Insert both batches, match them, and return the results in order of their latest row.
 
-        `now_us` is the time of the first row that can arrive from now on, `seq` the last number before it.
+        `now_us` is the time of the first row that can arrive from now on, `seq` the last number before it. The results
+        are the caller's until the next call.
         """
         self.reserve(len(left), len(right), now_us, seq)
         cursor = np.zeros(CURSOR_SIZE, np.int64)
@@ -135,11 +147,13 @@ class Join:
         cursor[LEFT_COUNT], cursor[RIGHT_COUNT] = self.left.count, self.right.count
         found: list[Matrix] = []
         while True:
-            count = self._match(cursor, left, right)
-            found.append(self._checked(self._room()[:count]))
-            if cursor[LEFT_AT] == len(left) and cursor[RIGHT_AT] == len(right):
+            out = self._results.of(self._width)
+            count = self._match(cursor, left, right, out)
+            done = cursor[LEFT_AT] == len(left) and cursor[RIGHT_AT] == len(right)
+            found.append(self._checked(out[:count], done and not found))
+            if done:
                 break
-            self._more_room()
+            self._results.grow()
         self.left.count, self.right.count = int(cursor[LEFT_COUNT]), int(cursor[RIGHT_COUNT])
         self.index.taken += int(cursor[TAKEN])
         self.sources.predicate_evaluations += int(cursor[TESTED])
@@ -156,22 +170,22 @@ class Join:
         if hashed and not self.index.has_room(left + right):
             self.index.rebuild(self.left.held, self.right.held, left + right)
 
-    def _match(self, cursor: Vector, left: Matrix, right: Matrix) -> int:
+    def _match(self, cursor: Vector, left: Matrix, right: Matrix, out: Matrix) -> int:
         (a, b), spec, evictions = self.states, self.spec, self.sources.evictions
         return join_batches(
             cursor,
             left, a.entries, len(a.components), a.in_order, a.slots, self.inserts[LEFT], self.until[LEFT],
             right, b.entries, len(b.components), b.in_order, b.slots, self.inserts[RIGHT], self.until[RIGHT],
             self.index.words, self.index.heads, spec.hashed, spec.keyed, self.cuts,
-            self._ops, evictions.table, evictions.bases, self._room(),
+            self._ops, evictions.table, evictions.bases, out,
         )  # fmt: skip
 
-    def _checked(self, candidates: Matrix) -> Matrix:
-        """Return the candidates that pass every residual, as a batch of their own."""
+    def _checked(self, candidates: Matrix, stays: bool) -> Matrix:
+        """Return the candidates that pass every residual, copied unless they may stay where they are."""
         for check in self.checks:
             if len(candidates):
                 candidates = candidates[check(candidates)]
-        return candidates.copy() if candidates.base is not None else candidates
+        return candidates if stays or candidates.base is None else candidates.copy()
 
     def fill(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
         """Add entries that were found elsewhere to a side's state."""
@@ -214,15 +228,16 @@ class Join:
         cursor[PROBE_WALK] = NEXT
         found: list[Matrix] = []
         while True:
+            out = self._pairs.of(self._width)
             count = pair_up(
                 cursor, probes, len(mine.components), other.entries, other.count, len(other.components),
                 self.index.words, self.index.heads, HEADS[1 - side], spec.hashed, spec.keyed, side == LEFT,
                 self._ops, before, newer_only, now_us, seq, other.slots, evictions.table, evictions.bases,
-                self._room(),
+                out,
             )  # fmt: skip
-            found.append(self._checked(self._room()[:count]))
+            found.append(self._checked(out[:count], False))
             if cursor[PROBE_AT] == len(probes):
                 break
-            self._more_room()
+            self._pairs.grow()
         self.sources.predicate_evaluations += int(cursor[PAIRS_TESTED])
         return found[0] if len(found) == 1 else np.concatenate(found)

@@ -69,6 +69,12 @@ class TakenRows:
         self.rows = rows
         self.first = first
         self.window = window
+        self.arrived = rows
+        """All rows that arrived, also those the filters have dropped."""
+        self.passed: npt.NDArray[np.bool_] | None = None
+        """Which of them were taken in; None: all."""
+        self.pushed: npt.NDArray[np.int64] | None = None
+        """The row each of them has pushed out of a counted window, or -1."""
         self._codes: dict[Entry, Codes] = {}
         self._batches: dict[Leaf, Matrix] = {}
 
@@ -141,8 +147,9 @@ class Scan:
         passed = self._select(arrival)
         selected = arrival if passed is None else arrival.where(passed)
         taken = TakenRows(selected, self.store.end, self.spec.window)
+        taken.arrived, taken.passed = arrival, passed
         if self.window is not None:
-            self._push_out(arrival, passed, taken.first, len(selected))
+            taken.pushed = self._push_out(arrival, passed, taken.first, len(selected))
         stored = [taken.code(entry) for entry in self.spec.stored]
         self.store.append(selected.times, selected.offsets, selected.columns, stored)
         return taken
@@ -154,7 +161,9 @@ class Scan:
             passed = mask if passed is None else passed & mask
         return None if passed is None or passed.all() else passed
 
-    def _push_out(self, arrival: Arrival, passed: npt.NDArray[np.bool_] | None, first: int, count: int) -> None:
+    def _push_out(
+        self, arrival: Arrival, passed: npt.NDArray[np.bool_] | None, first: int, count: int
+    ) -> npt.NDArray[np.int64]:
         assert self.window is not None
         self.evictions.add(self.spec.line, count, self.store.base)
         numbers = np.arange(first, first + count, dtype=np.int64)
@@ -162,7 +171,9 @@ class Scan:
             rows = np.full(len(arrival), -1, np.int64)
             rows[passed] = numbers
             numbers = rows
-        self.evictions.mark(self.spec.line, self.window.push(numbers, self._partition_keys(arrival)), arrival.seqs)
+        pushed = self.window.push(numbers, self._partition_keys(arrival))
+        self.evictions.mark(self.spec.line, pushed, arrival.seqs)
+        return pushed
 
     def _partition_keys(self, arrival: Arrival) -> Matrix:
         window = self.spec.window

@@ -167,7 +167,7 @@ class LocalRuntime:
 
     def records(self) -> list[MigrationRecord]:
         """Return what became of each migration, over all buckets."""
-        lists = [m.records for m in self.migrators]
+        lists = [m.told() for m in self.migrators]
         told = [over_buckets(list(records)) for records in zip(*lists, strict=True)]
         for request in self.schedule:
             told.append(

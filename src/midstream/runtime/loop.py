@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.operators.build import check_framework
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader
 from midstream.runtime.local import LocalRuntime
@@ -22,7 +23,8 @@ Progress = Callable[[int], None]
 
 def output_schema(plan: Plan) -> pa.Schema:
     """Return the columns of a query's output file."""
-    return plan.query.schema.append(pa.field("_time", pa.int64())).append(pa.field("_version", pa.int64()))
+    added = ("_time", "_version", "_sign") if plan.query.subtracted else ("_time", "_version")
+    return pa.schema([*plan.query.schema, *(pa.field(name, pa.int64()) for name in added)])
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Loop:
     routing: str = "selectivity"
 
     def __post_init__(self) -> None:
+        check_framework(self.plan, self.framework)
         if self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
@@ -112,7 +115,7 @@ class RunningLoop:
         request.checked(self.runtime.plan)
         now_us = self.next_us
         for results in self.runtime.migrate(request, now_us):
-            self._sink.write(_versioned(results.rows, 1))
+            self._sink.write(versioned(results.rows, 1))
             self.report.rows_out += len(results)
 
     def finish(self) -> Report:
@@ -122,7 +125,7 @@ class RunningLoop:
             self.finished = True
             for results in self.runtime.finish():
                 report.rows_out += len(results)
-                self._sink.write(_versioned(results.rows, 1))
+                self._sink.write(versioned(results.rows, 1))
             report.late_by_stream = {name: reader.late for name, reader in self._readers.items()}
             report.late = sum(report.late_by_stream.values())
             report.wall_s = time.perf_counter() - self._started
@@ -146,7 +149,7 @@ class RunningLoop:
         rows_out = 0
         for results in runtime.on_rows(rows):
             rows_out += len(results)
-            self._sink.write(_versioned(results.rows, 1))
+            self._sink.write(versioned(results.rows, 1))
             phase = runtime.phase if phase == "steady" else phase
         runtime.work()
         size = runtime.size()
@@ -168,5 +171,7 @@ def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callab
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 
-def _versioned(rows: pa.RecordBatch, version: int) -> pa.RecordBatch:
-    return rows.append_column("_version", pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
+def versioned(rows: pa.RecordBatch, version: int) -> pa.RecordBatch:
+    """Say behind the time of each result which version of the query gave it."""
+    place = rows.schema.get_field_index("_time") + 1
+    return rows.add_column(place, "_version", pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))

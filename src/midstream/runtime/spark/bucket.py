@@ -110,7 +110,8 @@ class Bucket:
                 course.end()
             if last:
                 course.give_up()
-            self._let_go(safe)
+            # The changes of a difference that time alone brings wait for the next row; so do the rows they show.
+            self._let_go(migrator.last_us if self.spec.plan.query.subtracted else safe)
             self._remember(course)
             head.controls += [c["id"] for c in controls]
             head.rows_in += released
@@ -208,8 +209,9 @@ class Bucket:
     def _rebuilt(self) -> Course:
         """Return operators whose states come from the durable window rows.
 
-        Where two plans divide the work, the rows go through them again, with the migration at its position. Else they
-        only enter the states of their sources: the others are incomplete from now on and completed on demand.
+        Where two plans divide the work, the rows go through them again, with the migration at its position; so they do
+        in a difference, which is then as it was after the last row it has seen. Else they only enter the states of
+        their sources: the others are incomplete from now on and completed on demand.
         """
         head, spec = self.durable.head, self.spec
         plan = self._plan(head.plan if head.before is None else head.before)
@@ -218,7 +220,8 @@ class Bucket:
         course = Course(migrator, 0, due, self.durable.let_go)
         held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
         rows = {rank: in_order(parts) for rank, parts in held.items() if parts}
-        if rows and (head.running is not None or spec.framework == CACQ):
+        again = head.running is not None or spec.framework == CACQ or bool(plan.query.subtracted)
+        if rows and again:
             course.repeat(self._number(rows, 0))
         elif rows:
             course.take_in_again(self._number(rows, 0), head.released_us)
@@ -267,14 +270,14 @@ class Bucket:
         here = source.alias not in self.spec.plan.partitioning.broadcast or self.label == self.spec.first_label
         return source is first and here
 
-    def _let_go(self, safe: int) -> None:
-        """Drop durable window rows that no later row can meet."""
+    def _let_go(self, now_us: int | None) -> None:
+        """Drop durable window rows that no row from a time on can meet; None: no row has been seen."""
         for rank, source in enumerate(self.sources):
             window = source.window
             if window is None:
                 self.durable.drop(rank, FOREVER, None)
             elif isinstance(window, RangeWindow):
-                self.durable.drop(rank, safe - window.width_us, None)
+                self.durable.drop(rank, None if now_us is None else now_us - window.width_us, None)
             elif not window.partition_by:
                 self.durable.drop(rank, None, window.count)
             else:

@@ -13,11 +13,18 @@ from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED
 from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import go_on, take_in_again
 from midstream.model.batch import Arrival, Results
+from midstream.plan.query import Query
 from midstream.runtime.arrivals import FOREVER
 from midstream.runtime.numbering import slices, stop_at, time_of
 
 EMIT, RANK = "_order0", "_order1"
 """Where results stand among those of other buckets: first by the time they leave, then what was held back."""
+
+
+def order_columns(query: Query) -> list[str]:
+    """Name the columns that say where results of a query stand; changes of a difference are simply numbered."""
+    width = 1 if query.subtracted else 4 + 2 * len(query.sources)
+    return [f"_order{k}" for k in range(2 + width)]
 
 
 class Course:
@@ -91,7 +98,7 @@ class Course:
 
     def news(self) -> list[dict[str, object]]:
         """Return the records of migrations that are under way or have ended in this micro-batch."""
-        told = [r for r in self.migrator.records if r.identity]
+        told = [r for r in self.migrator.told() if r.identity]
         return [r.to_dict() for r in told if r.state in (RUNNING, QUEUED) or self._before.get(r.identity) != r.state]
 
     def take_in_again(self, arrivals: dict[str, Arrival], now_us: int) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from midstream.runtime.arrivals import FOREVER, StreamReader
-from midstream.runtime.loop import Loop
+from midstream.runtime.loop import Loop, versioned
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
 from midstream.runtime.sources import StreamRows
@@ -150,8 +150,7 @@ class _Rehearsal:
             self.watch.see_left(ordered)
             plain = ordered.drop_columns(keys).combine_chunks()
             for batch in plain.to_batches():
-                version = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
-                self.sink.write(batch.append_column("_version", version))
+                self.sink.write(versioned(batch, 1))
         told = total([event_of(bytes(r.blob)) for r in rows if r.kind == EVENT])
         batch_report = BatchReport(
             end=self.ends[number][0],

@@ -26,6 +26,7 @@ from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
 from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
+from midstream.runtime.spark.course import order_columns
 from midstream.runtime.spark.events import BatchEvent, event_of, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
@@ -160,7 +161,7 @@ class SparkRun:
 
     def _results(self, lines: DataFrame) -> DataFrame:
         schema = output_schema(self.plan)
-        order = [f"_order{k}" for k in range(6 + 2 * len(self.plan.query.sources))] if self._ordered else []
+        order = order_columns(self.plan.query) if self._ordered else []
         full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
         blobs = lines.where(F.col("kind") == RESULT).select("blob")
         rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
