@@ -11,6 +11,8 @@
     SELECT ...
     [run]                         optional: the scenario's plan, join, batch, buckets
     plan = "(a b)"
+    [at 3s]                       optional: a change at an event time, as in [[at]] of a scenario
+    migrate = "(b a)"
     [explain]                     what `midstream explain` prints
     [output]                      the output file, row by row
     [late]                        optional: the rows set aside
@@ -121,6 +123,9 @@ def execute(case: Case, folder: Path, **settings: object) -> tuple[str, str, str
         lines += [f"[streams.{name}]", f'path = "{name}.parquet"', f'time = "{time}"', f'lateness = "{lateness}"']
     given = [line for line in case.sections.get("run", "").splitlines() if line.split(" = ")[0] not in settings]
     lines += ["[run]", *given, *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
+    for head, body in case.sections.items():
+        if head.startswith("at "):
+            lines += ["[[at]]", f"time = {parse_duration(head.removeprefix('at '))}", body.strip()]
     scenario = folder / "scenario.toml"
     scenario.write_text("\n".join(lines) + "\n", encoding="utf-8")
     rehearsal = prepare(read_scenario(scenario))

@@ -108,7 +108,7 @@ from midstream.model.errors import SqlError
         ("SELECT k FROM stock LIMIT 5", "LIMIT is not supported yet (line 1, column 21)"),
         ("WITH s AS (SELECT 1) SELECT * FROM s", "WITH is not supported yet (line 1, column 1)"),
         ("SELECT k FROM stock UNION ALL SELECT k FROM stock", "UNION is not supported yet (line 1, column 21)"),
-        ("(SELECT k FROM stock) EXCEPT (SELECT k FROM stock)", "EXCEPT is not supported yet (line 1, column 23)"),
+        ("(SELECT k FROM stock) LIMIT 5", "LIMIT is not supported yet (line 1, column 23)"),
         ("SELECT row_number() OVER (PARTITION BY k) FROM stock",
          "window functions (OVER) are not supported (line 1, column 8)"),
         ("SELECT a.k FROM stock [ROWS 1] a LEFT JOIN prices [ROWS 1] b ON a.k = b.k",

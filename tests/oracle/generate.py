@@ -71,7 +71,7 @@ def draw_case(rnd: random.Random, most_streams: int = 6) -> Case:
     windows = {alias: _draw_window(rnd, types[alias]) for alias in aliases}
     conditions, equal_everywhere = _draw_conditions(rnd, aliases, types)
     outputs = _draw_outputs(rnd, aliases, types)
-    tree = _draw_tree(rnd, aliases)
+    tree = draw_tree(rnd, aliases)
     join = rnd.choice(["auto", "auto", "nested-loop", "hash" if equal_everywhere else "auto"])
     return Case(tables, sources, windows, conditions, outputs, tree, join)
 
@@ -221,7 +221,7 @@ def _draw_outputs(
     return [(f"o{i}", text) for i, text in enumerate(outputs)]
 
 
-def _draw_tree(rnd: random.Random, aliases: list[str]) -> str:
+def draw_tree(rnd: random.Random, aliases: list[str]) -> str:
     parts = list(aliases)
     rnd.shuffle(parts)
     while len(parts) > 1:

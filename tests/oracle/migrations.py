@@ -12,7 +12,7 @@ from midstream.model.errors import PlanError
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
 from midstream.runtime.local import LocalRuntime
-from oracle.generate import Case, _draw_tree
+from oracle.generate import Case, draw_tree
 from oracle.recompute import plain
 from oracle.test_moved_states import rows_between
 
@@ -55,7 +55,7 @@ def draw_dense_case(rnd: random.Random) -> Case:
             case.conditions += [f"{a}.j = {b}.j"] if rnd.random() < 0.4 else []
     if rnd.random() < 0.3:
         case.conditions.append(f"(q0.y + q{count - 1}.y) % 2 = 0")
-    case.tree = _draw_tree(rnd, [alias for alias, _ in case.sources])
+    case.tree = draw_tree(rnd, [alias for alias, _ in case.sources])
     return case
 
 
@@ -91,9 +91,7 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
             options = {"output": rnd.choice(["buffered", "merged"])}
         if rnd.random() < 0.1:
             options["join"] = rnd.choice(["nested-loop", "auto"])
-        request = MigrationRequest.of(
-            _draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(len(asked))
-        )
+        request = MigrationRequest.of(draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(len(asked)))
         try:
             asked.append(request.checked(plan))
         except PlanError:

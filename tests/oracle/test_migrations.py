@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from oracle.generate import draw_case
+from midstream.migrate.request import MigrationRequest
+from oracle.generate import draw_case, draw_tree
 from oracle.migrations import (
     STRATEGIES,
     check_output,
@@ -12,6 +13,7 @@ from oracle.migrations import (
     draw_requests,
     plan_of,
     run_with_migrations,
+    span_us,
     with_times,
 )
 from oracle.recompute import recompute
@@ -55,3 +57,21 @@ def test_long_runs(seed: int) -> None:
 @pytest.mark.parametrize("framework", ["cacq", "stairs"])
 def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
+
+
+@pytest.mark.parametrize("seed", range(5000, 5060))
+def test_background_states_that_take_their_time(seed: int) -> None:
+    """Small budgets and small micro-batches: rows arrive between the completion of one state and the next."""
+    rnd = random.Random(seed)
+    while True:
+        case = with_times(draw_dense_case(rnd))
+        if len(case.sources) >= 4:
+            break
+    span = span_us(case)
+    options = {"background": True, "budget": rnd.choice([10, 30, 60, 120, 250]), "sharing": rnd.random() < 0.5}
+    tree = draw_tree(rnd, [alias for alias, _ in case.sources])
+    at_us = rnd.randrange(span // 4, span * 2 // 3)
+    request = MigrationRequest.of(tree, "hybrid", options, at_us=at_us, identity="1")
+    bounds = [*range(50_000, 21_000_000, 50_000), 2**60]
+    got, _ = run_with_migrations(case, bounds, 1, [request], False)
+    check_output(case, got, recompute(case), [request], f"seed {seed}: {case.sql} | {case.tree} | {request}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from midstream.model.statistics import Statistics
 from midstream.plan.expr import Expr, aliases
 from midstream.plan.nodes import Join, Node
-from midstream.plan.plan import Plan, joins
+from midstream.plan.plan import Plan, joins, steps
+from midstream.plan.query import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
 COMPARED = 1 / 3
@@ -55,6 +56,8 @@ class MigrationForecast:
 
 def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
     """Say what a migration would find and cost."""
+    if target.query.subtracted:
+        return _forecast_difference(running, target, stats, chosen)
     size = _Sizes(target, stats)
     have = {frozenset(j.aliases) for j in joins(running.root)} | {frozenset([a]) for a in running.query.aliases}
     nodes: list[Node] = [c for j in joins(target.root) for c in (j.left, j.right)]
@@ -64,7 +67,7 @@ def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> Mig
     filled = _sum(size.entries(n) for n in missing)
     old = _Sizes(running, stats)
     old_window = _sum(old.per_window(n) for n in joins(running.root))
-    lasts = _lasts(target)
+    lasts = _lasts(target.query.sources)
     nothing = not missing
     strategies = (
         StrategyForecast("moving-state", computed, computed, "pauses until the states are computed", "at once"),
@@ -75,9 +78,19 @@ def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> Mig
     return MigrationForecast(states, strategies, chosen)
 
 
-def _lasts(plan: Plan) -> str:
+def _forecast_difference(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
+    """Say the same of a difference: no state holds more values than the window of its first stream has rows."""
+    most = stats.window_rows.get(target.query.aliases[0])
+    have = {frozenset(step.aliases) for step in steps(running.root)}
+    states = tuple(StateForecast(s.aliases, frozenset(s.aliases) in have, most) for s in steps(target.root))
+    filled = _sum(s.entries for s in states if not s.matched)
+    ends = f"as values come and go, or {_lasts(target.query.sources[:1])}"
+    return MigrationForecast(states, (StrategyForecast(chosen, 0.0, filled, "steady", ends),), chosen)
+
+
+def _lasts(sources: Iterable[Source]) -> str:
     """Say after how long no old row is left."""
-    windows = [s.window for s in plan.query.sources]
+    windows = [s.window for s in sources]
     widths = [w.width_us for w in windows if isinstance(w, RangeWindow)]
     parts = [f"after {max(widths) / 1e6:g} s of event time"] if widths else []
     counted = [w for w in windows if isinstance(w, RowsWindow)]

@@ -1,0 +1,75 @@
+"""Differences on Spark: the same changes in the same order, replayed and live, through restarts and migrations."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spark.test_live import Files, wait_until
+
+import midstream as ms
+from midstream.runtime.loop import Loop, output_schema
+from midstream.runtime.sinks import TableSink
+from oracle.differences import draw_difference, recompute_changes, rows_of
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_drawn_difference_equals_recomputing(seed: int, spark: object) -> None:
+    from midstream.runtime.spark.rehearse import rehearse
+
+    rnd = random.Random(60_000 + seed)
+    case = draw_difference(rnd)
+    while not case.requests or len(case.sides) < 3 or len(expected := recompute_changes(case)) < 20:
+        case = draw_difference(rnd)
+    engine = ms.Engine()
+    for name, table in case.streams.items():
+        engine.stream(name, table, time="ts")
+    planned = engine.query(case.sql, plan=case.tree)
+    sink = TableSink(output_schema(planned.plan))
+    loop = Loop(planned.plan, planned.streams, rnd.choice([1_000_000, 5_000_000]), 2, case.requests)
+    report = rehearse(spark, loop, loop.readers(None), sink)
+    assert rows_of(sink.table()) == expected, str(case)
+    assert report.buckets == 1
+    assert report.rows_out == len(expected)
+    assert len(report.migrations) == len(case.requests)
+
+
+SQL = """SELECT k FROM a [RANGE 200 MILLISECONDS]
+EXCEPT SELECT k FROM b [ROWS 9]
+EXCEPT SELECT k FROM b [RANGE 20 MILLISECONDS] c WHERE v % 2 = 0"""
+
+
+def changes_of(table: pa.Table) -> list[tuple[int, ...]]:
+    return list(zip(*(table.column(n).to_pylist() for n in ("k", "_time", "_version", "_sign")), strict=True))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_live_difference_goes_on_after_a_restart_and_migrates(ordered: bool, tmp_path: Path, spark: object) -> None:
+    files = Files(tmp_path)
+    files.grow(300_000)
+    files.grow(300_000)
+    query = files.engine(spark, "300 ms").query(SQL, name="difference")
+    place = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "buckets": 2, "ordered": ordered}
+    query.start(**place, trigger={"availableNow": True}).wait()
+    run = query.start(**place, trigger={"processingTime": "200 milliseconds"})
+    files.grow(300_000)
+    wait_until(lambda: run.status()["rows_in"] > 2 * 400)
+    asked = run.migrate("((a c) b)")
+    files.grow(300_000)
+    wait_until(lambda: str(run.running_plan()) == "((a c) b)")
+    files.grow(300_000)
+    found = run.wait_for_migration(asked)
+    assert found is not None
+    assert (found["state"], found["strategy"]) == ("finished", "just-in-time")
+    run.stop(drain=True)
+    got = [row for file in sorted((tmp_path / "out").glob("*.parquet")) for row in changes_of(pq.read_table(file))]
+    engine = ms.Engine()
+    for name, tables in files.written.items():
+        engine.stream(name, pa.concat_tables(tables), time="ts", lateness="300 ms")
+    expected = changes_of(engine.query(SQL).start().table())
+    assert len(got) > 300
+    assert got == expected
+    assert any(e["event"] == "rebuilt" for e in run.events()), "the second run began from the durable rows"
