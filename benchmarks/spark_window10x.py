@@ -4,17 +4,15 @@
 run.
 """
 
-import os
 import shutil
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 import midstream as ms
 from benchmarks.measure import Progress
+from benchmarks.staged import write_batches
 from benchmarks.workload import Workload, equi_join
 
 BATCH_S = 25
@@ -40,7 +38,7 @@ def _measure(workload: Workload, steady: int, seed: int) -> dict[str, Any]:
     # The first batches compile, start workers, fill the windows and make states grow; then everything stays put.
     warm_up = 3 + 2 * workload.window_s // BATCH_S
     try:
-        _write(workload, folder, warm_up + steady, seed)
+        write_batches(workload, folder, warm_up + steady, BATCH_S, seed)
         spark = local_session()
         engine = ms.Engine(spark)
         for name in workload.names:
@@ -63,22 +61,3 @@ def _measure(workload: Workload, steady: int, seed: int) -> dict[str, Any]:
         "batches_ms": batches,
         "parameters": {**workload.parameters(), "batch_rows": rows, "steady_batches": steady, "seed": seed},
     }
-
-
-def _write(workload: Workload, folder: Path, batches: int, seed: int) -> None:
-    """Write one file per stream and micro-batch."""
-    writers: dict[str, pq.ParquetWriter] = {}
-    for name in workload.names:
-        (folder / name).mkdir(parents=True)
-    for second, rows in enumerate(workload.batches(batches * BATCH_S, seed)):
-        number = second // BATCH_S
-        for name, mine in rows.items():
-            file = folder / name / f"{number:05d}.parquet"
-            table = mine.rows.add_column(0, "ts", [mine.times])
-            if second % BATCH_S == 0:
-                writers[name] = pq.ParquetWriter(file, table.schema)
-            writers[name].write_table(table)
-            if second % BATCH_S == BATCH_S - 1:
-                writers[name].close()
-                age = 1_000_000_000 + number
-                os.utime(file, (age, age))

@@ -11,6 +11,7 @@ from midstream.operators.build import build
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER
 from midstream.runtime.local import LocalRuntime
+from midstream.runtime.loop import Loop
 from oracle.test_moved_states import rows_between
 
 ROWS = pa.table({"ts": [0, 1, 2, 3, 4, 5], "k": [1, 2, 3, 1, 2, 3]})
@@ -52,6 +53,8 @@ def test_eddies_are_refused(framework: str) -> None:
         PlanError, match=f'framework = "{framework}" is for joins; a difference runs with framework = "tree"'
     ):
         build(plan_of(), framework=framework)
+    with pytest.raises(PlanError, match="is for joins"):
+        Loop(plan_of(), (), 1, 1, framework=framework)
 
 
 class Streams:

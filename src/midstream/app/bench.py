@@ -12,7 +12,7 @@ import midstream
 from midstream.model.errors import MidstreamError
 from midstream.runtime.sinks import PendingFile
 
-NOT_BENCHMARKS = ("__init__", "workload", "measure")
+NOT_BENCHMARKS = ("__init__", "workload", "measure", "staged")
 
 
 def folder() -> Path:

@@ -11,7 +11,7 @@ its latest row. The walk follows the key's chain (hash join) or all entries from
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.compile import Word, kernel
+from midstream.kernels.compile import kernel
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, Heads, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
@@ -25,6 +25,7 @@ SLOT_AHEAD, ENTRY_AHEAD = 24, 12
 FRESH = -2
 """WALK when the next row has not been inserted yet."""
 
+FOREVER = 2**63 - 1
 EQ, NE, LT, LE, GT, GE = range(6)
 """Codes of the comparisons checked inside the walk."""
 
@@ -46,115 +47,120 @@ def holds(op: int, left: int, right: int) -> bool:
 
 
 @kernel
-def insert(
-    batch: Matrix, at: int, entries: Matrix, count: int, words: Matrix, heads: Heads, side: int, cursor: Vector
-) -> Word:
-    """Append one batch row to its side's entries and chain it; return the other side's newest entry for its key."""
-    for c in range(batch.shape[1]):
-        entries[count, c] = batch[at, c]
-    slot = take_slot(words, heads, batch[at, KEY])
-    if slot < 0:
-        slot = -1 - slot
-        cursor[TAKEN] += 1
-    entries[count, LINK] = heads[slot, side]
-    heads[slot, side] = count
-    return np.int64(heads[slot, LEFT_HEAD + RIGHT_HEAD - side])
-
-
-@kernel
-def append(batch: Matrix, at: int, entries: Matrix, count: int) -> None:
-    """Append one batch row to its side's entries, without an index."""
-    for c in range(batch.shape[1]):
-        entries[count, c] = batch[at, c]
-
-
-@kernel
-def look_ahead(batch: Matrix, at: int, others: Matrix, words: Matrix, heads: Heads, other: int) -> None:
-    """Fetch what rows a little further on will need: first their slot, then the entry it leads to."""
-    if at + SLOT_AHEAD < batch.shape[0]:
-        prefetch_row(words, slot_of(batch[at + SLOT_AHEAD, KEY], words.shape[0] - 1))
-    if at + ENTRY_AHEAD < batch.shape[0]:
-        head = heads[find_slot(words, heads, batch[at + ENTRY_AHEAD, KEY]), other]
-        if head >= 0:
-            prefetch_row(others, np.int64(head))
-
-
-@kernel
-def walk(
+def match_run(
+    cursor: Vector,
+    from_left: bool,
     batch: Matrix,
-    at: int,
+    before_seq: int,
+    entries: Matrix,
     mine: int,
+    inserts: bool,
     others: Matrix,
     theirs: int,
+    in_order: bool,
+    slots: Vector,
+    until: int,
+    words: Matrix,
+    heads: Heads,
     chained: bool,
     keyed: bool,
-    in_order: bool,
-    from_left: bool,
-    until: int,
     cuts: bool,
     ops: Vector,
-    slots: Vector,
     evict: Matrix,
     bases: Vector,
-    cursor: Vector,
     out: Matrix,
     written: int,
 ) -> int:
-    """Match one row with the other side from `cursor[WALK]` on; return how many results `out` holds.
+    """Insert and match the rows of one side that come before a sequence number; return how many results `out` holds.
 
-    `in_order` says that entries die in the order they came, so the first dead one ends the walk. With `cuts` dead
+    `in_order` says that entries die in the order they came, so the first dead one ends a walk. With `cuts` dead
     entries are cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than
-    the row and than `until`.
+    the row and than `until`. One function for a run of rows: calls with this many arrays cost as much as a match.
     """
-    latest = batch[at, LATEST]
-    bound = min(latest, until)
-    now = batch[at, TIME]
-    key = batch[at, KEY]
-    q = cursor[WALK]
-    before = cursor[BEFORE]
+    at_place = LEFT_AT if from_left else RIGHT_AT
+    count_place = LEFT_COUNT if from_left else RIGHT_COUNT
+    side = LEFT_HEAD if from_left else RIGHT_HEAD
+    other = RIGHT_HEAD if from_left else LEFT_HEAD
+    last_other = cursor[RIGHT_COUNT if from_left else LEFT_COUNT] - 1
+    my_start = ROWS if from_left else ROWS + theirs
+    their_start = ROWS + mine if from_left else ROWS
+    n, width, mask = batch.shape[0], batch.shape[1], words.shape[0] - 1
+    at, count, q, before = cursor[at_place], cursor[count_place], cursor[WALK], cursor[BEFORE]
     tested = 0
-    while q >= 0:
-        following = others[q, LINK] if chained else q - 1
-        if others[q, LATEST] >= bound:
+    taken = 0
+    while at < n and batch[at, LATEST] < before_seq:
+        latest, now, key = batch[at, LATEST], batch[at, TIME], batch[at, KEY]
+        if q == FRESH:
+            if chained:
+                # Fetch what rows a little further on will need: first their slot, then the entry it leads to.
+                if at + SLOT_AHEAD < n:
+                    prefetch_row(words, slot_of(batch[at + SLOT_AHEAD, KEY], mask))
+                if at + ENTRY_AHEAD < n:
+                    head = heads[find_slot(words, heads, batch[at + ENTRY_AHEAD, KEY]), other]
+                    if head >= 0:
+                        prefetch_row(others, np.int64(head))
+                slot = take_slot(words, heads, key)
+                if slot < 0:
+                    slot = -1 - slot
+                    taken += 1
+                for c in range(width):
+                    entries[count, c] = batch[at, c]
+                entries[count, LINK] = heads[slot, side]
+                heads[slot, side] = count
+                q = np.int64(heads[slot, other])
+                count += 1
+            else:
+                if inserts:
+                    for c in range(width):
+                        entries[count, c] = batch[at, c]
+                    count += 1
+                q = last_other
+            before = -1
+        bound = min(latest, until)
+        while q >= 0:
+            following = others[q, LINK] if chained else q - 1
+            if others[q, LATEST] >= bound:
+                before = q
+                q = following
+                continue
+            if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, latest):
+                if in_order:
+                    following = -1
+                if chained and cuts and before >= 0:
+                    others[before, LINK] = following
+                elif chained:
+                    before = q
+                q = following
+                continue
+            if written == out.shape[0]:
+                break
+            tested += 1
+            accept = (not keyed) or others[q, KEY] == key
+            for k in range(ops.size):
+                if not accept:
+                    break
+                a = batch[at, ROWS + mine + k]
+                b = others[q, ROWS + theirs + k]
+                accept = holds(ops[k], a, b) if from_left else holds(ops[k], b, a)
+            if accept:
+                out[written, KEY] = key
+                out[written, LATEST] = latest
+                out[written, DEADLINE] = min(batch[at, DEADLINE], others[q, DEADLINE])
+                out[written, TIME] = now
+                for c in range(mine):
+                    out[written, my_start + c] = batch[at, ROWS + c]
+                for c in range(theirs):
+                    out[written, their_start + c] = others[q, ROWS + c]
+                written += 1
             before = q
             q = following
-            continue
-        if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, latest):
-            if in_order:
-                following = -1
-            if chained and cuts and before >= 0:
-                others[before, LINK] = following
-            elif chained:
-                before = q
-            q = following
-            continue
-        if written == out.shape[0]:
+        if q >= 0:
             break
-        tested += 1
-        accept = (not keyed) or others[q, KEY] == key
-        for k in range(ops.size):
-            if not accept:
-                break
-            a = batch[at, ROWS + mine + k]
-            b = others[q, ROWS + theirs + k]
-            accept = holds(ops[k], a, b) if from_left else holds(ops[k], b, a)
-        if accept:
-            out[written, KEY] = key
-            out[written, LATEST] = latest
-            out[written, DEADLINE] = min(batch[at, DEADLINE], others[q, DEADLINE])
-            out[written, TIME] = now
-            my_start = ROWS if from_left else ROWS + theirs
-            their_start = ROWS + mine if from_left else ROWS
-            for c in range(mine):
-                out[written, my_start + c] = batch[at, ROWS + c]
-            for c in range(theirs):
-                out[written, their_start + c] = others[q, ROWS + c]
-            written += 1
-        before = q
-        q = following
-    cursor[WALK] = q
-    cursor[BEFORE] = before
+        q = FRESH
+        at += 1
+    cursor[at_place], cursor[count_place], cursor[WALK], cursor[BEFORE] = at, count, q, before
     cursor[TESTED] += tested
+    cursor[TAKEN] += taken
     return written
 
 
@@ -188,54 +194,29 @@ def join_batches(
     """Insert and match rows of both batches in order of their latest row until both or `out` are used up.
 
     A side that does not insert shares its entries with another join, which has put the batch in already (nested loops
-    only). Only partners before a side's `until` are matched.
-
-    Return how many results `out` holds; the join is finished when both positions of the cursor are at the end.
+    only). Only partners before a side's `until` are matched. Return how many results `out` holds; the join is finished
+    when both positions of the cursor are at the end.
     """
     written = 0
-    i, j = cursor[LEFT_AT], cursor[RIGHT_AT]
     n, m = left_batch.shape[0], right_batch.shape[0]
-    while i < n or j < m:
+    while cursor[LEFT_AT] < n or cursor[RIGHT_AT] < m:
+        i, j = cursor[LEFT_AT], cursor[RIGHT_AT]
         if j >= m or (i < n and left_batch[i, LATEST] < right_batch[j, LATEST]):
-            if cursor[WALK] == FRESH:
-                count = cursor[LEFT_COUNT]
-                if chained:
-                    look_ahead(left_batch, i, right_entries, words, heads, RIGHT_HEAD)
-                    cursor[WALK] = insert(left_batch, i, left_entries, count, words, heads, LEFT_HEAD, cursor)
-                else:
-                    if left_inserts:
-                        append(left_batch, i, left_entries, count)
-                    cursor[WALK] = cursor[RIGHT_COUNT] - 1
-                cursor[LEFT_COUNT] = count + left_inserts
-                cursor[BEFORE] = -1
-            written = walk(
-                left_batch, i, left_components, right_entries, right_components, chained, keyed, right_in_order,
-                True, right_until, cuts, ops, right_slots, evict, bases, cursor, out, written,
+            before_seq = FOREVER if j >= m else right_batch[j, LATEST]
+            written = match_run(
+                cursor, True, left_batch, before_seq, left_entries, left_components, left_inserts,
+                right_entries, right_components, right_in_order, right_slots, right_until,
+                words, heads, chained, keyed, cuts, ops, evict, bases, out, written,
             )  # fmt: skip
-            if cursor[WALK] >= 0:
-                break
-            i += 1
         else:
-            if cursor[WALK] == FRESH:
-                count = cursor[RIGHT_COUNT]
-                if chained:
-                    look_ahead(right_batch, j, left_entries, words, heads, LEFT_HEAD)
-                    cursor[WALK] = insert(right_batch, j, right_entries, count, words, heads, RIGHT_HEAD, cursor)
-                else:
-                    if right_inserts:
-                        append(right_batch, j, right_entries, count)
-                    cursor[WALK] = cursor[LEFT_COUNT] - 1
-                cursor[RIGHT_COUNT] = count + right_inserts
-                cursor[BEFORE] = -1
-            written = walk(
-                right_batch, j, right_components, left_entries, left_components, chained, keyed, left_in_order,
-                False, left_until, cuts, ops, left_slots, evict, bases, cursor, out, written,
+            before_seq = FOREVER if i >= n else left_batch[i, LATEST]
+            written = match_run(
+                cursor, False, right_batch, before_seq, right_entries, right_components, right_inserts,
+                left_entries, left_components, left_in_order, left_slots, left_until,
+                words, heads, chained, keyed, cuts, ops, evict, bases, out, written,
             )  # fmt: skip
-            if cursor[WALK] >= 0:
-                break
-            j += 1
-        cursor[WALK] = FRESH
-    cursor[LEFT_AT], cursor[RIGHT_AT] = i, j
+        if cursor[WALK] != FRESH:
+            break
     return written
 
 

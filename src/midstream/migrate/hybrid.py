@@ -49,7 +49,7 @@ class Hybrid(Execution):
         self.budget = budget
         """Predicate evaluations per micro-batch spent on the new plan's states in the background."""
         self.matching = Matching()
-        self.tasks = [TaskRun(task, sources, position) for task in decompose(old, new, share)]
+        self.tasks = [TaskRun(task, sources, position, background=budget > 0) for task in decompose(old, new, share)]
         held = held_states(old)
         for task in self.tasks:
             task.share_states(held, self.matching, moment)

@@ -24,8 +24,11 @@ class TaskRun:
     Invariant: a result of the task comes from the old joins when it lies in a region of the table, else from the new.
     """
 
-    def __init__(self, task: Task, sources: Sources, position: Position) -> None:
+    def __init__(self, task: Task, sources: Sources, position: Position, background: bool = False) -> None:
         self.task = task
+        self.pairs = background
+        """What the new joins lack at the bottom: pairs of old rows, which the background can compute; else all old rows
+        of one input, whatever they meet."""
         self.sources = sources
         self.position = position
         self.table = CharacteristicsTable()
@@ -41,18 +44,30 @@ class TaskRun:
             matching.kept += task.sources
             return
         for step in task.new:
+            lowest = step.parts != task.parts and all(source.parts in task.sources for source in step.inputs)
+            pivot = self._joined_last(step) if lowest and not self.pairs else None
             for side, source in sides_of(step):
-                if source.parts in task.sources:
+                if source.parts == pivot:
+                    step.join.states[side].coverage = Coverage(self.position.seq)
+                    matching.missing.append(source.parts)
+                elif source.parts in task.sources:
                     if task.trivial or not share_state(*held[source.parts], step, side):
                         move_state(*held[source.parts], step, side, moment)
                     matching.moved.append(source.parts)
                 else:
                     step.join.states[side].coverage = Coverage(self.position.seq)
                     matching.missing.append(source.parts)
-            lowest = all(source.parts in task.sources for source in step.inputs)
-            if lowest and step.parts != task.parts:
-                self.table.regions[step.parts] = [Region(dict.fromkeys(step.parts, self.position))]
+            if lowest:
+                self.table.regions[step.parts] = [Region(dict.fromkeys(pivot or step.parts, self.position))]
         self._follow_table()
+
+    def _joined_last(self, step: Step) -> Parts:
+        """Return the input of a step that the old plan joins later than the other."""
+
+        def place(parts: Parts) -> int:
+            return next(k for k, old in enumerate(self.task.old) if any(i.parts == parts for i in old.inputs))
+
+        return max((i.parts for i in step.inputs), key=place)
 
     def run(self, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]], now_us: int,
             seq: int) -> Matrix:  # fmt: skip
@@ -97,6 +112,15 @@ class TaskRun:
             for side, source in sides_of(step):
                 if source.parts in self.task.sources:
                     step.join.until[side] = self.table.until(source.parts, FOREVER_US)
+                    if self.table.disconnected(source.parts):
+                        self._forget(step, 1 - side)
+
+    @staticmethod
+    def _forget(step: Step, side: int) -> None:
+        """Let go of a state that only rows of a disconnected input would probe."""
+        if step.join.inserts[side] and not step.join.spec.hashed:
+            step.join.inserts[side] = False
+            step.join.states[side].count = 0
 
     def drop_expired(self, now_us: int, seq: int) -> None:
         """Let go of regions that have expired."""

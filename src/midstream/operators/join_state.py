@@ -14,8 +14,10 @@ from midstream.operators.window import EvictionTable
 
 Matrix = npt.NDArray[np.int64]
 
-ROOM = 1.3
+ROOM, ROOM_OF_SMALL = 1.3, 2.5
 """Entries held per live entry before the dead ones are dropped: memory against moving."""
+SMALL_BYTES = 4 << 20
+"""States up to this size have more room: their memory is nothing, and with many joins they turn over fast."""
 SMALLEST = 64
 
 
@@ -59,9 +61,11 @@ class JoinInputState:
         self.count = drop_dead(
             self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases, linked, moved
         )
-        wanted = max(SMALLEST, int((self.count + count) * ROOM))
+        needed = self.count + count
+        room = ROOM if needed * self.entries.shape[1] * 8 > SMALL_BYTES else ROOM_OF_SMALL
+        wanted = max(SMALLEST, int(needed * room))
         # Resizing costs a fresh block: only when there is too little room, or far too much.
-        if self.count + count > len(self.entries) * 0.85 or wanted * 2 < len(self.entries):
+        if needed > len(self.entries) * 0.85 or wanted * 2 < len(self.entries):
             grown = np.empty((wanted, self.entries.shape[1]), np.int64)
             grown[: self.count] = self.entries[: self.count]
             self.entries = grown

@@ -10,7 +10,7 @@ def order_joins(query: Query) -> Tree:
     """Return the starting join order of a query.
 
     Without statistics the written order stands, except that a stream with no predicate to those before it waits
-    for one that has: equality first, then any comparison, then a product.
+    for one that has: equality first, then any comparison, then a product. A difference has no such predicates.
     """
     predicates = classify(query)
     equal = [frozenset().union(*(aliases(m) for m in c.members)) for c in predicates.classes]

@@ -36,6 +36,7 @@ class LocalRuntime:
         self.buckets = 1 if plan.partitioning.one_bucket else buckets
         many = self.buckets > 1
         self.migrators = [Migrator(plan, build(plan, many, framework, routing), framework) for _ in range(self.buckets)]
+        self._columns = {alias: plan.query.columns_of(alias) for alias in plan.query.aliases}
         self.next_seq = 0
         self.schedule = list(schedule)
         """Migrations to come, in order of their time."""
@@ -76,7 +77,7 @@ class LocalRuntime:
         by_alias = {}
         for source in query.sources:
             mine, columns = rows[source.stream.name], arrays[source.stream.name]
-            used = {c: columns[c] for c in query.columns_of(source.alias)}
+            used = {c: columns[c] for c in self._columns[source.alias]}
             by_alias[source.alias] = AliasRows(mine.times, mine.offsets, used)
         arrivals = number_rows(query, by_alias, self.next_seq)
         end = self.next_seq + sum(len(a) for a in arrivals.values())

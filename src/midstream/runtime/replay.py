@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError, PlanError, SinkError
+from midstream.operators.build import check_framework
 from midstream.optimize.order_joins import order_joins
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
@@ -50,6 +51,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     query = parse_query(scenario.sql, [s.schema for s in streams])
     plan = make_plan(query, scenario.plan, scenario.join)
+    check_framework(plan, scenario.framework)
     for request in scenario.schedule:
         try:
             request.checked(plan)
