@@ -1,8 +1,8 @@
 """On Spark, the micro-batch in which a migration starts, as a multiple of the median steady one before it.
 
 A 4-way join with 40 s windows, micro-batches of 200,000 rows. One run goes from plan to plan: by a hybrid, by a
-just-in-time and by a moving-state migration, each after some steady micro-batches. `hybrid_ratio`, `just_in_time_ratio` and
-`moving_state_ratio` are the time of the micro-batch that reads the request over the median of the steady ones before it.
+just-in-time, by a moving-state and by a parallel-track migration, each after some steady micro-batches. `hybrid_ratio`
+and the like are the time of the micro-batch that reads the request over the median of the steady ones before it.
 """
 
 import shutil

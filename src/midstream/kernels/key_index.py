@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.entries import KEY, LINK, Matrix, Vector
+from midstream.kernels.prefetch import prefetch_row
 
 Heads = npt.NDArray[np.int32]
 
 LEFT_HEAD, RIGHT_HEAD = 2, 3
 FREE = -2
 """The left head of a slot no key has taken."""
+AHEAD = 24
+"""How many keys ahead a slot is fetched into the cache."""
 
 
 @kernel
@@ -68,7 +71,10 @@ def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room:
     Return -1 as soon as it would take more than `room`.
     """
     taken = 0
+    mask = words.shape[0] - 1
     for i in range(entries.shape[0]):
+        if i + AHEAD < entries.shape[0]:
+            prefetch_row(words, slot_of(entries[i + AHEAD, KEY], mask))
         slot = take_slot(words, heads, entries[i, KEY])
         if slot < 0:
             slot = -1 - slot
@@ -84,7 +90,10 @@ def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room:
 def chain_from(words: Matrix, heads: Heads, side: int, entries: Matrix, start: int) -> int:
     """Chain the entries of one side from `start` on; return how many slots that took. There must be room."""
     taken = 0
+    mask = words.shape[0] - 1
     for i in range(start, entries.shape[0]):
+        if i + AHEAD < entries.shape[0]:
+            prefetch_row(words, slot_of(entries[i + AHEAD, KEY], mask))
         slot = take_slot(words, heads, entries[i, KEY])
         if slot < 0:
             slot = -1 - slot
@@ -99,7 +108,10 @@ def take_keys(words: Matrix, heads: Heads, keys: Vector) -> tuple[npt.NDArray[np
     """Put keys into the table; return which were not there, and how many slots that took. There must be room."""
     fresh = np.empty(keys.size, np.bool_)
     taken = 0
+    mask = words.shape[0] - 1
     for i in range(keys.size):
+        if i + AHEAD < keys.size:
+            prefetch_row(words, slot_of(keys[i + AHEAD], mask))
         fresh[i] = take_slot(words, heads, keys[i]) < 0
         taken += fresh[i]
     return fresh, taken
@@ -109,7 +121,10 @@ def take_keys(words: Matrix, heads: Heads, keys: Vector) -> tuple[npt.NDArray[np
 def has_keys(words: Matrix, heads: Heads, keys: Vector) -> npt.NDArray[np.bool_]:
     """Tell which keys are in the table."""
     found = np.empty(keys.size, np.bool_)
+    mask = words.shape[0] - 1
     for i in range(keys.size):
+        if i + AHEAD < keys.size:
+            prefetch_row(words, slot_of(keys[i + AHEAD], mask))
         found[i] = heads[find_slot(words, heads, keys[i]), LEFT_HEAD] != FREE
     return found
 

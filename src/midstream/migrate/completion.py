@@ -223,7 +223,8 @@ class StateCompletion:
         state = step.join.states[side]
         keep = state.held[state.held[:, LATEST] >= gap.position.seq]
         missing = step.inputs[side].feed.prepare(all_pairs(below, moment, gap.position.seq))
-        step.join.replace(side, np.concatenate([missing, keep]), moment.now_us, moment.seq)
+        step.join.put(side, np.concatenate([missing, keep]))
+        step.join.reindex()
         self.entries_completed += len(missing)
         self._declare_complete(parts)
 

@@ -18,6 +18,7 @@ from midstream.migrate.match import (
     keep_join,
     laid_out,
     live_entries,
+    move_state,
     same_join,
     sides_of,
 )
@@ -97,17 +98,19 @@ def start(old: JoinTree, gaps: dict[Parts, Gap], new: JoinTree, sources: Sources
                 continue
             gap = gaps.get(source.parts)
             place = held[source.parts]
-            entries = live_entries(place[0].join, place[1], moment)
+            matching.moved.append(source.parts)
+            if gap is None or _goes_on(gaps, source.parts, place, step, new, old):
+                move_state(*place, step, side, moment, keep=False)
+            else:
+                # Completed under another key: nobody knows what is missing for this one.
+                entries = live_entries(place[0].join, place[1], moment)
+                entries = entries[entries[:, LATEST] >= gap.position.seq]
+                step.join.put(side, laid_out(entries, place[0].inputs[place[1]], source))
             if gap is not None:
                 whole = _goes_on(gaps, source.parts, place, step, new, old)
                 left[source.parts] = _carried(gap, step) if whole else Gap(gap.position, KeySet())
                 step.join.states[side].coverage = Coverage(gap.position.seq)
-                if not whole:
-                    # Completed under another key: nobody knows what is missing for this one.
-                    entries = entries[entries[:, LATEST] >= gap.position.seq]
-            prepared = laid_out(entries, place[0].inputs[place[1]], source)
-            step.join.fill(side, prepared, moment.now_us, moment.seq)
-            matching.moved.append(source.parts)
+        step.join.reindex()
     running = JustInTime(new, sources, left, matching)
     running.completion.count_all(moment.now_us, moment.seq)
     return running

@@ -85,18 +85,30 @@ def laid_out(entries: Matrix, old: Input, new: Input) -> Matrix:
     return new.layout.prepare(new.layout.arrange(entries, old.layout.components))
 
 
-def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment) -> None:
-    """Copy the live entries of an old state into a new one."""
-    entries = live_entries(old.join, old_side, moment)
-    new.join.fill(side, laid_out(entries, old.inputs[old_side], new.inputs[side]), moment.now_us, moment.seq)
+def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment, keep: bool) -> None:
+    """Bring the entries of an old state into a new one; `reindex` must follow.
+
+    When the old join is not used any more (`keep` is false) and the layout is the same, the state itself moves.
+    """
+    a, b = old.inputs[old_side], new.inputs[side]
+    if not keep and same_layout(a, b):
+        state = old.join.states[old_side]
+        state.coverage = new.join.states[side].coverage
+        new.join.states[side] = state
+        return
+    new.join.put(side, laid_out(live_entries(old.join, old_side, moment), a, b))
+
+
+def same_layout(a: Input, b: Input) -> bool:
+    """Tell whether entries of two inputs look the same."""
+    return a.leaf == b.leaf and _layout(a.layout) == _layout(b.layout)
 
 
 def share_state(old: Step, old_side: int, new: Step, side: int) -> bool:
     """Let two nested-loop joins work on one state, filled by the new one; return whether their layouts allow it."""
     if old.join.spec.hashed or new.join.spec.hashed:
         return False
-    a, b = old.inputs[old_side], new.inputs[side]
-    if a.leaf != b.leaf or _layout(a.layout) != _layout(b.layout):
+    if not same_layout(old.inputs[old_side], new.inputs[side]):
         return False
     new.join.states[side] = old.join.states[old_side]
     old.join.inserts[old_side] = False

@@ -51,17 +51,18 @@ class MovingState:
                 continue
             for side, source in sides_of(step):
                 if source.parts in held:
-                    move_state(*held[source.parts], step, side, self.moment)
+                    move_state(*held[source.parts], step, side, self.moment, keep=False)
                     self.matching.moved.append(source.parts)
                 else:
                     self._compute(source.parts, step, side)
+            step.join.reindex()
         return self.new
 
     def _compute(self, parts: Parts, step: Step, side: int) -> None:
         below = self.new.producer(parts)
         assert below is not None, "the state of a single source is never missing"
         entries = step.inputs[side].feed.prepare(all_pairs(below, self.moment))
-        step.join.fill(side, in_order(entries), self.moment.now_us, self.moment.seq)
+        step.join.put(side, in_order(entries))
         step.join.states[side].coverage = COMPLETE
         self.matching.missing.append(parts)
         self.entries_completed += len(entries)

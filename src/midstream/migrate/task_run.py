@@ -27,8 +27,8 @@ class TaskRun:
     def __init__(self, task: Task, sources: Sources, position: Position, background: bool = False) -> None:
         self.task = task
         self.pairs = background
-        """What the new joins lack at the bottom: pairs of old rows, which the background can compute; else all old rows
-        of one input, whatever they meet."""
+        """What the new joins lack at the bottom: pairs of old rows, which the background computes. Else, with only one
+        join at the bottom, all old rows of one input, whatever they meet: the old plan is good at those."""
         self.sources = sources
         self.position = position
         self.table = CharacteristicsTable()
@@ -43,20 +43,22 @@ class TaskRun:
             keep_join(task.old[0], task.new[0])
             matching.kept += task.sources
             return
+        bottom = [s for s in task.new if s.parts != task.parts and all(i.parts in task.sources for i in s.inputs)]
         for step in task.new:
-            lowest = step.parts != task.parts and all(source.parts in task.sources for source in step.inputs)
-            pivot = self._joined_last(step) if lowest and not self.pairs else None
+            lowest = step in bottom
+            pivot = self._joined_last(step) if lowest and len(bottom) == 1 and not self.pairs else None
             for side, source in sides_of(step):
                 if source.parts == pivot:
                     step.join.states[side].coverage = Coverage(self.position.seq)
                     matching.missing.append(source.parts)
                 elif source.parts in task.sources:
                     if task.trivial or not share_state(*held[source.parts], step, side):
-                        move_state(*held[source.parts], step, side, moment)
+                        move_state(*held[source.parts], step, side, moment, keep=not task.trivial)
                     matching.moved.append(source.parts)
                 else:
                     step.join.states[side].coverage = Coverage(self.position.seq)
                     matching.missing.append(source.parts)
+            step.join.reindex()
             if lowest:
                 self.table.regions[step.parts] = [Region(dict.fromkeys(pivot or step.parts, self.position))]
         self._follow_table()

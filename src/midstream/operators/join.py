@@ -198,12 +198,15 @@ class Join:
         if self.spec.hashed:
             self.index.add(HEADS[side], state.held, start)
 
-    def replace(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
-        """Hold exactly these entries on a side."""
-        self.states[side].count = 0
+    def put(self, side: int, entries: Matrix) -> None:
+        """Hold exactly these entries on a side; `reindex` must follow."""
+        state = self.states[side]
+        state.entries, state.count = entries, len(entries)
+
+    def reindex(self) -> None:
+        """Chain the entries of both sides anew, after they have been put there from elsewhere."""
         if self.spec.hashed:
-            self.index.rebuild(self.left.held, self.right.held, len(entries))
-        self.fill(side, entries, now_us, seq)
+            self.index.rebuild(self.left.held, self.right.held, 0)
 
     def entries_with(self, side: int, keys: Vector, before: int, now_us: int, seq: int) -> Matrix:
         """Return a side's live entries with one of the keys, by the index, whose latest row is below `before`."""

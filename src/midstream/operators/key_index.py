@@ -48,6 +48,9 @@ class KeyIndex:
     def rebuild(self, left: Matrix, right: Matrix, keys: int) -> None:
         """Index the entries of both sides anew, with room for that many more keys; forgets keys without entries."""
         slots = max(SMALLEST, len(self.words) // 2)
+        if not self.taken:
+            # A fresh index: begin near the size it would have if every key were on both sides.
+            slots = max(slots, 1 << max(0, int(max(len(left), len(right)) / FULL).bit_length() - 1))
         while not self._try(slots, left, right, keys):
             slots *= 2
 

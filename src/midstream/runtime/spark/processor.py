@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from midstream.migrate.warm import load_kernels
 from midstream.runtime.spark.bucket import Bucket, BucketSpec, Packed
 from midstream.runtime.spark.pack import CONTROL, TICK, UNTIMED
 
@@ -50,7 +51,8 @@ class BucketProcessor(StatefulProcessor):
         self._spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
+        """Open the state, and load in the first micro-batch of a worker what a migration will need."""
+        load_kernels(self._spec.plan)
         self._head = handle.getValueState("head", "blob binary")
         self._chunks = handle.getMapState("rows", "alias int, chunk long", "blob binary")
 
