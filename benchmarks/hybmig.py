@@ -190,8 +190,8 @@ def print_tables(result: dict[str, Any], verdicts: list[Verdict]) -> None:
     window = given["window_s"]
     for plan, ways in result["plans"].items():
         table = Table(title=f"{given['old_plan']} to {plan}, {given['rate']:g} rows/s, windows of {window} s")
-        table.add_column("way")
-        headings = ("rows out", "evaluations", "peak tuples", "lasts s", "gap s", "held back s", "switch ms", "run s")
+        table.add_column("way", no_wrap=True)
+        headings = ("rows out", "evaluations", "peak tuples", "lasts s", "gap s", "held s", "switch ms", "run s")
         for heading in headings:
             table.add_column(heading, justify="right")
         for way, told in ways.items():

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from benchmarks.workload import Workload
 from midstream.model.time import FOREVER_US
+from midstream.operators.join_state import JoinInputState
 from midstream.runtime.local import LocalRuntime
 from midstream.runtime.sources import StreamRows
 
@@ -84,6 +85,7 @@ class Memory:
         for pipeline in runtime.pipelines:
             for join in pipeline.execution.joins():
                 for state in join.states:
+                    assert isinstance(state, JoinInputState), "these run join trees"
                     alive = state.live(FOREVER_US, now_us, runtime.next_seq - 1, pipeline.sources.evictions)
                     live = int(alive.sum())
                     if len(state.components) > 1:

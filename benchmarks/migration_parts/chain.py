@@ -24,8 +24,9 @@ class Chain:
     """What is generated and what is asked of it.
 
     Keys are drawn either uniformly and independently, or evenly: every window holds every key once, because each
-    stream repeats an order of its own. With independent keys the results of many joins come in ever rarer, ever larger
-    bursts until none is left; with even ones there is one result per row, however many joins there are.
+    stream repeats an order of its own. With even keys there is one result per row, however many joins there are. With
+    independent ones the results of many joins come in ever rarer, ever larger bursts until none is left: fewer keys
+    make the bursts explode, more make the results vanish earlier.
     """
 
     joins: int

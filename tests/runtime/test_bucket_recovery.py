@@ -17,7 +17,7 @@ from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.runtime.spark.mapped import MappedState
 from oracle.generate import Case, draw_case
-from oracle.migrations import STRATEGIES, check_output, draw_requests, with_times
+from oracle.migrations import STRATEGIES, check_output, draw_requests, seeds, with_times
 from oracle.recompute import plain, recompute, times_of
 from oracle.test_long_runs import draw_long_case
 
@@ -126,7 +126,7 @@ def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=30))
 def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(70_000 + seed)
     case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))

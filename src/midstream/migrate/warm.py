@@ -16,11 +16,13 @@ _loaded = False
 def load_kernels(plan: Plan) -> None:
     """Call every kernel once on nothing; once per process."""
     global _loaded
-    pipeline = build(plan)
-    tree = pipeline.execution
-    if _loaded or not isinstance(tree, JoinTree) or not tree.steps:
+    if _loaded:
         return
     _loaded = True
+    pipeline = build(plan)
+    tree = pipeline.execution
+    if not isinstance(tree, JoinTree) or not tree.steps:
+        return
     keys = KeySet()
     keys.add(np.zeros(1, np.int64))
     keys.has(np.zeros(1, np.int64))
