@@ -33,7 +33,7 @@ class Chain:
     keys: str = EVEN
     window_rows: int = 10_000
     key_count: int = 10_000
-    batch_rows: int = 10_000
+    batch_rows: int = 50_000
     """Rows of all streams in a micro-batch."""
 
     @property

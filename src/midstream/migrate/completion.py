@@ -13,6 +13,8 @@ Where J has no key, the unit is an entry of D: the batch is tried on D's part of
 touches are completed.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,7 +24,7 @@ from midstream.model.coverage import COMPLETE
 from midstream.operators.entry import KEY, LATEST, ROWS, touched
 from midstream.operators.join import LEFT, RIGHT
 from midstream.operators.key_set import KeySet, distinct
-from midstream.operators.sources import Renumbering, Sources
+from midstream.operators.sources import Renumbering, Sources, Taken
 from midstream.operators.tree import JoinTree, Parts, Step
 
 Matrix = npt.NDArray[np.int64]
@@ -30,6 +32,19 @@ Vector = npt.NDArray[np.int64]
 
 MIRROR = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3}
 """Comparisons seen from the other side: = <> < <= > >= by code."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Entries of one side of the join below a state, from which it is completed."""
+
+    step: Step
+    side: int
+    gap: Gap
+    below: Step
+    driver: int
+    entries: Matrix
+    counting: bool
 
 
 class StateCompletion:
@@ -60,29 +75,70 @@ class StateCompletion:
         if not step.join.spec.groups:
             self._complete_touched(step, side, batch)
             return
-        column = KEY
-        if len(step.join.spec.groups) > 1:
-            column = ROWS + len(step.join.states[1 - side].components)
-        self._complete_keys(step, side, batch[:, column])
+        self._complete_keys(step, side, self._lead(step, 1 - side, batch))
+
+    def sweep(self, rows: Taken, now_us: int, seq: int) -> None:
+        """Complete states for the keys of arriving rows in one pass down and one up, before the joins ask one by one.
+
+        Down: each state adds the keys its rows will ask for to those asked from above, and finds its entries for them.
+        Up: the entries are paired, when what they meet is complete. What is not found here is completed when asked for.
+        """
+        self._moment = Moment(now_us, seq)
+        wanted: dict[Parts, list[Vector]] = {}
+        found: list[_Found] = []
+        for step in reversed(self.tree.steps):
+            for side in (LEFT, RIGHT):
+                keys = wanted.pop(step.inputs[side].parts, [])
+                leaf = step.inputs[1 - side].leaf
+                if step.join.states[side].coverage.complete or not step.join.spec.groups:
+                    continue
+                if leaf is not None:
+                    keys.append(self._lead(step, 1 - side, rows[leaf.alias].batch(leaf)))
+                one = self._look_for(step, side, np.concatenate(keys)) if keys else None
+                if one is not None:
+                    found.append(one)
+                    below, other = one.below, 1 - one.driver
+                    if below.join.spec.groups and not below.join.states[other].coverage.complete:
+                        parts = below.inputs[other].parts
+                        wanted.setdefault(parts, []).append(self._lead(below, one.driver, one.entries))
+        for one in reversed(found):
+            self._add_found(one)
+
+    def _lead(self, step: Step, side: int, entries: Matrix) -> Vector:
+        """Return the values of a join's first equality class in entries of a side."""
+        several = len(step.join.spec.groups) > 1
+        return entries[:, ROWS + len(step.join.states[side].components) if several else KEY]
 
     def _complete_keys(self, step: Step, side: int, keys: Vector) -> None:
         """Complete a state for keys of its join's first equality class."""
+        one = self._look_for(step, side, keys)
+        if one is not None:
+            self._add_found(one)
+
+    def _look_for(self, step: Step, side: int, keys: Vector) -> "_Found | None":
+        """Return the entries below from which a state is completed for keys not attempted yet, or None."""
         parts = step.inputs[side].parts
         gap = self.gaps[parts]
         keys = np.ascontiguousarray(keys)
         fresh = keys[gap.attempted.add(keys)]
         if not len(fresh):
-            return
+            return None
         self.keys_attempted += len(fresh)
         below = self._below(parts)
         group = step.join.spec.groups[0]
         counting = gap.remaining is not None
         driver = gap.counted if gap.counted is not None else self._driver(below, group)
-        found = self._find(below, driver, group, fresh, gap.position.seq)
-        self._add_pairs(step, side, below, driver, found, gap.position.seq)
+        entries = self._find(below, driver, group, fresh, gap.position.seq)
+        return _Found(step, side, gap, below, driver, entries, counting) if len(entries) else None
+
+    def _add_found(self, one: "_Found") -> None:
+        """Complete a state with what its entries below make, and count the keys."""
+        gap, below, parts = one.gap, one.below, one.step.inputs[one.side].parts
+        self._add_pairs(one.step, one.side, below, one.driver, one.entries, gap.position.seq)
         # A count that began meanwhile has left these keys out already.
-        if counting and gap.remaining is not None and len(found):
-            gap.remaining -= distinct(self._class_values(below, driver, group, found))
+        if one.counting and gap.remaining is not None:
+            group = one.step.join.spec.groups[0]
+            gap.remaining -= distinct(self._class_values(below, one.driver, group, one.entries))
             if gap.remaining <= 0 and parts in self.gaps:
                 self._declare_complete(parts)
 
@@ -276,10 +332,18 @@ class StateCompletion:
     def close_expired(self, now_us: int, seq: int) -> None:
         """Declare states complete whose missing entries are all dead: one of their sources has no old row left."""
         self._moment = Moment(now_us, seq)
+        old: dict[tuple[int, str], bool] = {}
         for parts in sorted(self.gaps, key=len):
             gap = self.gaps.get(parts)
-            if gap is not None and not all(self.sources.has_old(a, gap.position, now_us, seq) for a in parts):
-                self._declare_complete(parts)
+            if gap is None:
+                continue
+            for alias in parts:
+                key = (id(gap.position), alias)
+                if key not in old:
+                    old[key] = self.sources.has_old(alias, gap.position, now_us, seq)
+                if not old[key]:
+                    self._declare_complete(parts)
+                    break
 
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""

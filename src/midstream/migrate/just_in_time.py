@@ -52,7 +52,7 @@ class JustInTime(Execution):
 
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
         """Run rows through the new plan, completing what they probe."""
-        self.completion.close_expired(now_us, seq)
+        self.completion.sweep(rows, now_us, seq)
         return self.tree.on_rows(rows, now_us, seq)
 
     def joins(self) -> list[Join]:

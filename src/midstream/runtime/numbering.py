@@ -13,6 +13,8 @@ from midstream.plan.query import Query
 
 SLICE_ROWS = 1 << 14
 """Rows handed to the operators at a time: enough to amortize calls, few enough to stay in cache."""
+MANY_ALIASES = 8
+"""From twice as many streams on slices are larger: there are as many more calls."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ def number_rows(query: Query, rows: dict[str, AliasRows], first: int) -> dict[st
 
 def slices(arrivals: dict[str, Arrival], first: int, end: int) -> Iterator[Slice]:
     """Cut the rows numbered from `first` to below `end` into slices in order."""
-    for low in range(first, end, SLICE_ROWS):
+    size = SLICE_ROWS * max(1, len(arrivals) // MANY_ALIASES)
+    for low in range(first, end, size):
         piece = {}
         for alias, arrival in arrivals.items():
-            start, stop = np.searchsorted(arrival.seqs, [low, min(low + SLICE_ROWS, end)])
+            start, stop = np.searchsorted(arrival.seqs, [low, min(low + size, end)])
             piece[alias] = arrival.between(int(start), int(stop))
         yield Slice(piece, min(int(a.times[0]) for a in piece.values() if len(a)), low - 1)
 
