@@ -279,3 +279,19 @@ def test_parallel_track_does_not_hold_back_for_ever() -> None:
     with pytest.raises(PlanError, match="for ever"):
         MigrationRequest.of("(a (b c))", "parallel-track").checked(runtime.plan)
     MigrationRequest.of("(a (b c))", "parallel-track", {"output": "merged"}).checked(runtime.plan)
+
+
+@pytest.mark.parametrize(("strategy", "promoted"), [("moving-state", True), ("just-in-time", False)])
+def test_stairs_promote_eagerly_or_on_demand(strategy: str, promoted: bool) -> None:
+    case = case_of("abcd", rows=60)
+    runtime = LocalRuntime(plan_of(case, "(((a b) c) d)"), framework="stairs")
+    for rows in rows_between(case, runtime, [4 * SECOND]):
+        for _ in runtime.on_rows(rows):
+            pass
+    held = [s.count for step in runtime.pipelines[0].execution.steps for s in step.join.states]  # type: ignore[attr-defined]
+    assert sum(held) > 4 * 31
+    migrate(runtime, "(a (b (c d)))", strategy, 4 * SECOND)
+    (record,) = runtime.records()
+    assert record.entries_demoted > 0, "(a b) and (a b c) are let go"
+    assert (record.entries_completed > 0) is promoted
+    assert runtime.pipelines[0].execution.joins()

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment, all_pairs
+from midstream.migrate.promote import promote
 from midstream.model.coverage import COMPLETE
 from midstream.operators.entry import KEY, LATEST, ROWS, touched
 from midstream.operators.join import LEFT, RIGHT
@@ -152,10 +153,7 @@ class StateCompletion:
         if not len(found):
             return
         self._complete_for(below, 1 - driver, found)
-        pairs = below.join.pair(found, driver, before, False, self._moment.now_us, self._moment.seq)
-        entries = step.inputs[side].feed.prepare(pairs)
-        step.join.fill(side, entries, self._moment.now_us, self._moment.seq)
-        self.entries_completed += len(entries)
+        self.entries_completed += promote(below, found, driver, before, step, side, self._moment)
 
     def _driver(self, step: Step, group: int) -> int:
         """Return the side of a join where entries with a key are looked for: one that has it, complete if it can."""

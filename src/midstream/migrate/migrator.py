@@ -12,6 +12,7 @@ from midstream.migrate.just_in_time import JustInTime, start
 from midstream.migrate.match import Matching, Moment
 from midstream.migrate.moving_state import MovingState
 from midstream.migrate.parallel_track import ParallelTrack
+from midstream.migrate.promote import demote
 from midstream.migrate.record import FINISHED, NO_OP, REFUSED, RUNNING, SUPERSEDED, MigrationRecord
 from midstream.migrate.request import (
     HYBRID,
@@ -203,6 +204,10 @@ class Migrator:
         old = current.tree if isinstance(current, JustInTime) else current
         assert isinstance(old, JoinTree)
         new = build_tree(target, sources, self.framework)
+        if request.strategy in (MOVING_STATE, JUST_IN_TIME):
+            assert self.running is not None
+            wanted = {source.parts for step in new.steps for source in step.inputs}
+            self.running.entries_demoted = demote(old, wanted, moment)
         if request.strategy == MOVING_STATE:
             moving = MovingState(old, new, moment)
             moving.run()

@@ -8,15 +8,14 @@ Output pauses while the states are computed: nothing leaves until they are.
 from midstream.migrate.match import (
     Matching,
     Moment,
-    all_pairs,
     held_states,
     keep_join,
     move_state,
     same_join,
     sides_of,
 )
+from midstream.migrate.promote import promote_all
 from midstream.model.coverage import COMPLETE
-from midstream.operators.entry import in_order
 from midstream.operators.tree import JoinTree, Parts, Step
 
 
@@ -61,8 +60,6 @@ class MovingState:
     def _compute(self, parts: Parts, step: Step, side: int) -> None:
         below = self.new.producer(parts)
         assert below is not None, "the state of a single source is never missing"
-        entries = step.inputs[side].feed.prepare(all_pairs(below, self.moment))
-        step.join.put(side, in_order(entries))
+        self.entries_completed += promote_all(below, step, side, self.moment)
         step.join.states[side].coverage = COMPLETE
         self.matching.missing.append(parts)
-        self.entries_completed += len(entries)

@@ -33,6 +33,8 @@ class MigrationRecord:
     """States the old plan did not have; in a difference also those it had not completed."""
     states_completed: int = 0
     entries_completed: int = 0
+    entries_demoted: int = 0
+    """Live intermediate results of the old plan that the new one does not have, let go at the switch."""
     keys_attempted: int = 0
     rows_buffered: int = 0
     predicate_evaluations: int = 0
@@ -57,7 +59,8 @@ class MigrationRecord:
 
 
 SUMMED = (
-    "states_completed", "entries_completed", "keys_attempted", "rows_buffered", "predicate_evaluations",
+    "states_completed", "entries_completed", "entries_demoted", "keys_attempted", "rows_buffered",
+    "predicate_evaluations",
 )  # fmt: skip
 LARGEST = ("start_ms", "longest_gap_us", "output_delay_us")
 ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP, REFUSED)
