@@ -1,6 +1,7 @@
 """Batches: rows that arrive together, and results that leave together."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +36,38 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Lineage:
+    """What each result depends on, as far as a change of the query asks: one number per result in each array.
+
+    `oldest_us` is the time of its oldest row: the result holds a row from before a position when that is below the
+    position. `prints` is a fingerprint of the set of its rows: results made of the same rows have the same one.
+    """
+
+    oldest_us: npt.NDArray[np.int64]
+    prints: npt.NDArray[np.int64]
+
+    def where(self, keep: npt.NDArray[Any]) -> "Lineage":
+        """Return the lines of a mask or of places."""
+        return Lineage(self.oldest_us[keep], self.prints[keep])
+
+
+TRIGGER = 4
+"""The first columns of `order`: what made a result leave."""
+
+
+@dataclass(frozen=True)
 class Results:
     """Results in max order.
 
     `order` has one line per result that places it among the results of other buckets: time, stream, offset and alias of
     its latest row, then time and offset of each component in FROM order; for changes of a difference, which come from
-    one bucket, their number. It is None when nobody asked for it.
+    one bucket, their number. The result of a window instance has what closed it in front (for an instance of time: T,
+    -1, -1, -1), then the four of the latest row in it. `order` and `lineage` are None when nobody asked for them.
     """
 
     rows: pa.RecordBatch
     order: npt.NDArray[np.int64] | None = None
+    lineage: Lineage | None = None
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)

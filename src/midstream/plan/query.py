@@ -12,6 +12,7 @@ import pyarrow as pa
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.expr import Column, Expr, aliases, columns, quoted
+from midstream.plan.stage import Stage
 from midstream.plan.window import RowsWindow, Window
 
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
@@ -76,6 +77,8 @@ class Query:
     outputs: tuple[Output, ...]
     subtracted: tuple[Subtracted, ...] = ()
     """What each source after the first takes away; empty when the sources are joined."""
+    stages: tuple[Stage, ...] = ()
+    """Windows over the results, and aggregates of their instances, from the inside out."""
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -145,7 +148,12 @@ class Query:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the select list as an Arrow schema."""
+        """Return what leaves the query as an Arrow schema."""
+        return self.stages[-1].schema if self.stages else self.selected
+
+    @property
+    def selected(self) -> pa.Schema:
+        """Return the select list below all stages as an Arrow schema."""
         return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
 
     def source(self, alias: str) -> Source:

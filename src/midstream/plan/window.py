@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
-from midstream.plan.expr import Column, quoted
+from midstream.plan.expr import Column, Expr, quoted
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,63 @@ class RowsWindow:
 
 
 Window = RangeWindow | RowsWindow
+
+
+@dataclass(frozen=True)
+class RangeInstances:
+    """`[RANGE r SLIDE s]`: the rows with `T - width_us <= time < T`, for every multiple T of `slide_us`."""
+
+    width_us: int
+    slide_us: int
+
+    def __post_init__(self) -> None:
+        if self.width_us <= 0 or self.slide_us <= 0:
+            raise PlanError(f"a window that slides is longer than nothing, and so is its slide: {self}")
+        if max(self.width_us, self.slide_us) >= 2**60:
+            raise PlanError("a window this long cannot be counted in microseconds")
+
+    def __str__(self) -> str:
+        return f"[RANGE {format_duration(self.width_us)} SLIDE {format_duration(self.slide_us)}]"
+
+
+@dataclass(frozen=True)
+class RowsInstances:
+    """`[ROWS n SLIDE m]` or `[ROWS n SLIDE m PARTITION BY k, ...]`: rows j*m to j*m + n - 1, for j = 0, 1, ...
+
+    Rows are counted from where the query started, in the stream or in each key. An instance closes with its last row.
+    """
+
+    count: int
+    slide: int
+    partition_by: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.count <= 0 or self.slide <= 0:
+            raise PlanError(f"a window that slides has a row at least, and so has its slide: {self}")
+
+    def __str__(self) -> str:
+        by = f" PARTITION BY {', '.join(quoted(c.name) for c in self.partition_by)}" if self.partition_by else ""
+        return f"[ROWS {self.count} SLIDE {self.slide}{by}]"
+
+
+@dataclass(frozen=True)
+class PredicateWindow:
+    """`[START WHEN p END WHEN q]`: from a row where p is true to the first row, itself included, where q is true.
+
+    A row where p is true starts a window only when none is open; rows outside belong to none.
+    """
+
+    start: Expr
+    end: Expr
+
+    def __post_init__(self) -> None:
+        for name, condition in (("START WHEN", self.start), ("END WHEN", self.end)):
+            if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
+                raise PlanError(f"{name} needs a condition, but {condition} is {condition.type}")
+
+    def __str__(self) -> str:
+        return f"[START WHEN {self.start} END WHEN {self.end}]"
+
+
+Instances = RangeInstances | RowsInstances | PredicateWindow
+"""Windows that are a sequence of instances, for aggregates."""
