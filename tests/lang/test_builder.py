@@ -102,6 +102,27 @@ def test_expressions(built: Expression, text: str) -> None:
     assert wanted.outputs[0].name == text
 
 
+def test_aggregates_are_the_query_of_their_sql() -> None:
+    inner = (
+        stream("stock")
+        .rows(4, slide=2, partition_by="k")
+        .where(col("qty") > 0)
+        .group_by("k", col("qty") % 2)
+        .having(fn.count() > 1, fn.sum(col("qty")) < 10)
+        .select("k", total=fn.sum(col("qty").distinct()))
+    )
+    text = """
+        SELECT k, SUM(DISTINCT qty) AS total FROM stock [ROWS 4 SLIDE 2 PARTITION BY k] WHERE qty > 0
+        GROUP BY k, qty % 2 HAVING COUNT(*) > 1 AND SUM(qty) < 10
+    """
+    assert inner.bind(CATALOG) == parse_query(text, CATALOG)
+    outer = inner.results("u").range("10 seconds", slide=dt.timedelta(seconds=5)).select(n=fn.count(col("*")))
+    whole = f"SELECT COUNT(*) AS n FROM ({text}) [RANGE 10 SECONDS SLIDE 5 SECONDS] u"
+    assert outer.bind(CATALOG) == parse_query(whole, CATALOG)
+    opened = stream("stock").between(col("k") == 1, col("k") == 2).select(fn.max(col("qty")))
+    assert opened.bind(CATALOG) == parse_query("SELECT MAX(qty) FROM stock [START WHEN k = 1 END WHEN k = 2]", CATALOG)
+
+
 def test_steps_leave_the_builder_alone() -> None:
     start = stream("stock").rows(5)
     start.where(col("k") > 1).select("qty").alias("other").range("1 second")

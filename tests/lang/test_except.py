@@ -137,7 +137,7 @@ C = "SELECT k FROM prices [ROWS 1] c"
          "output column '_sign' is reserved; give it another alias"),
         (f"{A} EXCEPT SELECT a.k FROM prices [ROWS 1] c", "there is no 'a' in FROM, which has c (line 1, column 46)"),
         (f"{A} EXCEPT SELECT 1 AS one", "the query reads no stream; FROM is missing"),
-        (f"{A} EXCEPT VALUES (1)", "subqueries are not supported in FROM (line 1, column 47)"),
+        (f"{A} EXCEPT VALUES (1)", "values are not supported in FROM (line 1, column 47)"),
     ],
 )  # fmt: skip
 def test_refusals(text: str, message: str) -> None:

@@ -106,7 +106,7 @@ def run_disturbed(
                 file.unlink()
         for kind, _, blob in Bucket(spec, 0, store).on_batch(packed):
             if kind == RESULT:
-                found.append(from_blob(blob))
+                found.append(from_blob(blob).drop_columns("_version"))
             elif kind == EVENT:
                 rebuilt += json.loads(blob)["rebuilt"]
     schema = output_schema(plan)

@@ -64,7 +64,9 @@ def test_a_live_difference_goes_on_after_a_restart_and_migrates(ordered: bool, t
     found = run.wait_for_migration(asked)
     assert found is not None
     assert (found["state"], found["strategy"]) == ("finished", "just-in-time")
-    wait_until(lambda: run.status()["rows_in"] + run.status()["last_batch"]["waiting"] >= 5 * 400)  # a drain reads no more
+    wait_until(
+        lambda: run.status()["rows_in"] + run.status()["last_batch"]["waiting"] >= 5 * 400
+    )  # a drain reads no more
     run.stop(drain=True)
     got = [row for file in sorted((tmp_path / "out").glob("*.parquet")) for row in changes_of(pq.read_table(file))]
     engine = ms.Engine()

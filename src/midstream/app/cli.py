@@ -9,9 +9,11 @@ import typer
 
 from midstream.app import bench as benches
 from midstream.app import spark_commands
+from midstream.app.changes import print_change_forecast
 from midstream.app.migrations import print_forecast
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
+from midstream.runtime.changes import explain_change, labels_of, plan_change, read_matters
 from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import make_plan, prepare, replay
 from midstream.runtime.scenario import read_scenario
@@ -68,19 +70,41 @@ def explain_command(
     strategy: Annotated[
         str | None, typer.Option("--strategy", help="With --migrate: the strategy, instead of the one chosen.")
     ] = None,
+    change: Annotated[
+        str | None, typer.Option("--change", help="Say what changing to this query would guarantee: NEW.sql, or SQL.")
+    ] = None,
+    method: Annotated[str | None, typer.Option("--method", help="With --change: only this method.")] = None,
+    in_order: Annotated[str | None, typer.Option("--order", help="With --change: a drain in this order.")] = None,
+    matters: Annotated[
+        str | None,
+        typer.Option(
+            "--matters",
+            help="With --change: what matters, of loss, response, query-order, stream-order, duplicates, resources.",
+        ),
+    ] = None,
 ) -> None:
     """Print the plan of a scenario's query: output, join tree, windows, partitioning. Runs nothing.
 
     With --migrate it says, before anything happens, which states of the new plan the running one has, which would be
     incomplete, what each strategy is expected to cost and which one would be chosen.
 
+    With --change it says what each method would guarantee for the two queries, how long it would take, and which one
+    is recommended for what matters.
+
     Example: `midstream explain scenario.toml --plan "((a b) (c d))"`
 
     Example: `midstream explain scenario.toml --migrate "(a (b (c d)))"`
+
+    Example: `midstream explain scenario.toml --change new.sql --matters loss,query-order`
     """
     read = read_scenario(scenario)
     if join not in (None, "auto", "hash", "nested-loop"):
         raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
+    if migrate is not None and change is not None:
+        raise MidstreamError("--migrate and --change are two things; explain one of them at a time")
+    for option, value in (("--method", method), ("--order", in_order), ("--matters", matters)):
+        if value is not None and change is None:
+            raise MidstreamError(f"{option} goes with --change")
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = make_plan(rehearsal.plan.query, order, join or read.join)
@@ -90,6 +114,12 @@ def explain_command(
         return
     if strategy is not None:
         raise MidstreamError("--strategy goes with --migrate")
+    if change is not None:
+        asked = labels_of(method, in_order)
+        after = plan_change(change, rehearsal)
+        expected = explain_change(chosen, after, rehearsal.streams, read_matters(matters or ""))
+        print_change_forecast(wide_console(), chosen, after, expected, asked)
+        return
     print(chosen.explain())
     if read.buckets > 1:
         used = 1 if chosen.partitioning.one_bucket else read.buckets

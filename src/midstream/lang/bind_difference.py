@@ -11,6 +11,7 @@ from sqlglot import Token, TokenType, exp
 from midstream.lang.clauses import refuse_clauses, unwrapped
 from midstream.lang.dialect import Midstream
 from midstream.lang.place import error_at, offset_of
+from midstream.lang.select_list import Item
 from midstream.model.errors import PlanError
 from midstream.model.types import type_name
 from midstream.plan.coerce import unify
@@ -18,15 +19,6 @@ from midstream.plan.expr import Expr
 from midstream.plan.query import Output, Query, Source, Subtracted
 
 _OPERATORS = (TokenType.EXCEPT, TokenType.UNION, TokenType.INTERSECT)
-
-
-@dataclass(frozen=True)
-class Item:
-    """An entry of a select list, `*` written out: its name, what it computes, and where it stands."""
-
-    name: str
-    expr: Expr
-    node: exp.Expr
 
 
 @dataclass(frozen=True)

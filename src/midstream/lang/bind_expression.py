@@ -10,11 +10,15 @@ from sqlglot import exp
 
 from midstream.lang.place import error_at, offset_of
 from midstream.lang.scope import Scope
+from midstream.lang.statement import Statement
 from midstream.lang.types import read_interval, read_type
 from midstream.model.errors import PlanError
-from midstream.plan.coerce import cast, literal
+from midstream.model.types import type_name
+from midstream.plan.aggregates import AGGREGATES
+from midstream.plan.coerce import cast, convert, literal
 from midstream.plan.expr import Expr, Literal
-from midstream.plan.functions import case, resolve
+from midstream.plan.functions import FUNCTIONS, SYNONYMS, case, closest, is_function, resolve
+from midstream.plan.logic import conjuncts
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -23,19 +27,16 @@ OPERATORS: dict[type[exp.Expr], str] = {
     exp.Not: "not", exp.Neg: "negate",
 }  # fmt: skip
 
-AGGREGATES = (
-    "sum", "count", "avg", "mean", "min", "max", "median", "mode", "stddev", "stddev_pop", "stddev_samp", "variance",
-    "var_pop", "var_samp", "first", "last", "any_value", "arg_min", "arg_max", "min_by", "max_by", "string_agg",
-    "array_agg", "list", "bool_and", "bool_or", "count_if", "approx_count_distinct", "quantile", "corr", "grouping",
-)  # fmt: skip
-
 
 class ExpressionBinder:
     """Turn expressions into typed ones, with names looked up in a scope; errors point into the text."""
 
-    def __init__(self, scope: Scope, text: str) -> None:
+    def __init__(self, scope: Scope, statement: Statement) -> None:
         self.scope = scope
-        self.text = text
+        self.statement = statement
+        self.text = statement.text
+        self.clause = "here"
+        """Where the expression stands, for what does not belong there."""
 
     @contextmanager
     def at(self, node: exp.Expr | None) -> Iterator[None]:
@@ -57,6 +58,25 @@ class ExpressionBinder:
         """Return the typed expression a tree means."""
         with self.at(node):
             return self._bind(node)
+
+    def bind_in(self, node: exp.Expr, clause: str) -> Expr:
+        """Return the typed expression a tree means in a clause, which errors name."""
+        before, self.clause = self.clause, clause
+        try:
+            return self.bind(node)
+        finally:
+            self.clause = before
+
+    def conjuncts(self, node: exp.Expr, clause: str) -> list[Expr]:
+        """Split the condition of a clause into conjuncts."""
+        bound = self.whole(self.bind_in(node, f"in {clause}"), node)
+        if not (pa.types.is_boolean(bound.type) or pa.types.is_null(bound.type)):
+            self.refuse(f"{clause} needs a condition, but {bound} is {type_name(bound.type)}", node)
+        return list(conjuncts(convert(bound, pa.bool_())))
+
+    def whole(self, expr: Expr, node: exp.Expr) -> Expr:
+        """Return an entry of the select list, or a condition, that is bound; refuse what it may not read."""
+        return expr
 
     def _bind(self, node: exp.Expr) -> Expr:
         operator = OPERATORS.get(type(node))
@@ -162,13 +182,23 @@ class ExpressionBinder:
         return resolve(name, [self.bind(a) for a in args if a is not None])
 
     def function(self, node: exp.Expr) -> Expr:
-        if node.name.lower() in AGGREGATES:
-            self.refuse(f"aggregates such as {node.name.upper()} are not supported yet", node)
-        return self.call(node.name, *node.expressions)
+        name = node.name
+        if self.statement.is_aggregate(name):
+            return self.aggregate(node)
+        if not is_function(name):
+            own = list(self.statement.aggregates)
+            near = closest(name, [*FUNCTIONS, *SYNONYMS, *AGGREGATES, *own])
+            told = near or (f"; the aggregates registered are {', '.join(own)}" if own else "")
+            self.refuse(f"there is no function '{name}'{told}", node)
+        return self.call(name, *node.expressions)
+
+    def aggregate(self, node: exp.Expr) -> Expr:
+        instead = "; HAVING takes conditions on them" if self.clause == "in WHERE" else ""
+        self.refuse(f"aggregates such as {node.name.upper()} do not belong {self.clause}{instead}", node)
 
 
 _SPECIAL: dict[type[exp.Expr], Callable[[ExpressionBinder, exp.Expr], Expr]] = {
-    exp.Column: ExpressionBinder.column,
+    exp.Column: lambda binder, node: binder.column(node),
     exp.Literal: ExpressionBinder.literal,
     exp.Boolean: lambda binder, node: literal(bool(node.this)),
     exp.Null: lambda binder, node: Literal(None, pa.null()),

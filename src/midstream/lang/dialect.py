@@ -1,6 +1,7 @@
 """The SQL dialect: DuckDB's grammar with CQL windows behind streams, and functions kept as they are written.
 
-    tokens -> take the windows out -> sqlglot parses the rest -> put each window on the table it stood behind
+    tokens -> take the windows out -> sqlglot parses the rest -> put each window on the table, or the subquery in FROM,
+                                                                 that it stood behind
 
 sqlglot never sees a window, so none of its private methods is overridden. Functions reach the binder by name with
 their arguments in order; the function table of the plan room says what they mean.
@@ -14,11 +15,11 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from midstream.lang.place import error_at
+from midstream.lang.place import error_at, range_of
 from midstream.lang.window_clause import WindowClause, is_window, read_window
 
 WINDOW = "midstream_window"
-"""The key of `node.meta` under which a table keeps its `WindowClause`."""
+"""The key of `node.meta` under which a table, or a subquery in FROM, keeps its `WindowClause`."""
 
 _FUNCTIONS_WITH_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
@@ -41,11 +42,12 @@ class MidstreamParser(DuckDBParser):
         refuse_later_clauses(raw_tokens, sql)
         rest, windows = take_windows(raw_tokens, sql)
         trees = super().parse(rest, sql)
+        parentheses = pairs(rest)
         for tree in trees:
-            for table in tree.find_all(exp.Table) if tree else ():
-                give_windows(table, windows, sql)
+            for table in tree.find_all(exp.Table, exp.Subquery) if tree else ():
+                give_windows(table, windows, parentheses, sql)
         for clause in windows.values():
-            raise error_at("a window belongs behind a stream in FROM", sql, clause.offset)
+            raise error_at("a window belongs behind a stream or a subquery in FROM", sql, clause.offset)
         return trees
 
 
@@ -65,23 +67,60 @@ def take_windows(tokens: Sequence[Token], sql: str) -> tuple[list[Token], dict[i
             rest.append(tokens[index])
             index += 1
             continue
-        clause, index = read_window(tokens, index, sql)
+        clause, index = read_window(tokens, index, sql, lambda part: parse_condition(part, sql))
         if rest[-1].end in windows:
             raise error_at("a stream has one window, but here is a second", sql, clause.offset)
         windows[rest[-1].end] = clause
     return rest, windows
 
 
-def give_windows(table: exp.Table, windows: dict[int, WindowClause], sql: str) -> None:
-    """Move the window that stands behind a table's name or alias onto the table."""
-    alias = table.args.get("alias")
-    for named in (table.this, alias.this if alias else None):
-        end = named.meta.get("end") if isinstance(named, exp.Identifier) else None
+def parse_condition(tokens: Sequence[Token], sql: str) -> exp.Expr:
+    """Parse tokens that are one expression."""
+    first = tokens[0]
+    select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.start)
+    tree, *more = DuckDBParser.parse(Midstream().parser(), [select, *tokens], sql)
+    alone = isinstance(tree, exp.Select) and not any(
+        v for k, v in tree.args.items() if k not in ("kind", "expressions")
+    )
+    if tree is None or more or not alone or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
+        raise error_at("a window takes one condition here, not a list and no further clauses", sql, first.start)
+    condition = tree.expressions[0]
+    assert isinstance(condition, exp.Expr)
+    return condition.pop()
+
+
+def pairs(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return where the parenthesis opens that each `)` closes, by the end of the latter."""
+    opened: list[int] = []
+    found = {}
+    for token in tokens:
+        if token.token_type == TokenType.L_PAREN:
+            opened.append(token.start)
+        elif token.token_type == TokenType.R_PAREN and opened:
+            found[token.end] = opened.pop()
+    return found
+
+
+def give_windows(item: exp.Expr, windows: dict[int, WindowClause], parentheses: dict[int, int], sql: str) -> None:
+    """Move the window that stands behind a table's name, a subquery or an alias onto the table or subquery."""
+    ends = []
+    alias = item.args.get("alias")
+    for named in (item.this, alias.this if alias else None):
+        if isinstance(named, exp.Identifier):
+            ends.append(named.meta.get("end"))
+    if isinstance(item, exp.Subquery) and isinstance(item.parent, exp.From | exp.Join):
+        inside = range_of(item.this)
+        ends += [end for end in windows if end in parentheses and inside and _holds(parentheses[end], end, inside)]
+    for end in ends:
         if end in windows:
             clause = windows.pop(end)
-            if WINDOW in table.meta:
+            if WINDOW in item.meta:
                 raise error_at("a stream has one window, but here is a second", sql, clause.offset)
-            table.meta[WINDOW] = clause
+            item.meta[WINDOW] = clause
+
+
+def _holds(start: int, end: int, inside: tuple[int, int]) -> bool:
+    return start < inside[0] and inside[1] < end
 
 
 def refuse_statements(tokens: Sequence[Token], sql: str) -> None:

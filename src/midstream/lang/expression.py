@@ -154,6 +154,10 @@ class Expression:
         """Convert to a SQL type; an impossible value becomes NULL."""
         return Expression(exp.Cast(this=self.tree(), to=_parse_type(type_name)))
 
+    def distinct(self) -> "Expression":
+        """Take each value once, as the argument of an aggregate."""
+        return Expression(exp.Distinct(expressions=[self.tree()]))
+
     def as_(self, name: str) -> "Expression":
         """Name an entry of the select list."""
         return Expression(exp.Alias(this=self.tree(), alias=identifier(name)))
@@ -221,11 +225,14 @@ def _number(value: float | decimal.Decimal) -> Expression:
 
 
 class Functions:
-    """Scalar functions: `fn.lower(x)` or `fn("lower", x)`."""
+    """Scalar functions and aggregates: `fn.lower(x)` or `fn("lower", x)`, `fn.count()` for COUNT(*)."""
 
     def __call__(self, name: str, *args: Any) -> Expression:
         """Call a function by name; strings are texts, columns are written `col(...)`."""
-        return Expression(exp.Anonymous(this=name, expressions=[lit(a).tree() for a in args]))
+        arguments = [lit(a).tree() for a in args]
+        if name.lower() == "count" and not args:
+            arguments = [exp.Star()]
+        return Expression(exp.Anonymous(this=name, expressions=arguments))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

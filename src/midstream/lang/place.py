@@ -25,3 +25,9 @@ def offset_of(node: exp.Expr | None) -> int | None:
         return None
     starts = [n.meta["start"] for n in node.walk() if n.meta.get("start") is not None]
     return min(starts, default=None)
+
+
+def range_of(node: exp.Expr) -> tuple[int, int] | None:
+    """Return where a tree node starts and ends, as far as its tokens are known."""
+    metas = [n.meta for n in node.walk() if n.meta.get("start") is not None]
+    return (min(m["start"] for m in metas), max(m["end"] for m in metas)) if metas else None

@@ -4,6 +4,9 @@ A name matches exactly first, else without regard to case when that is unique.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
@@ -34,18 +37,43 @@ def find_stream(name: str, catalog: Sequence[StreamSchema]) -> int:
     return names.index(found)
 
 
-def column_of(source: Source, name: str) -> Column:
-    """Return a column of one source."""
-    found = find_name(name, source.stream.columns.names)
+@dataclass(frozen=True)
+class Level:
+    """The results of a subquery, read under an alias."""
+
+    alias: str
+    schema: pa.Schema
+
+
+Relation = Source | Level
+"""What a query reads columns from."""
+
+
+def names_of(relation: Relation) -> list[str]:
+    """Return the names of the columns, in order."""
+    schema = relation.schema if isinstance(relation, Level) else relation.stream.columns
+    return list(schema.names)
+
+
+def column_of(relation: Relation, name: str) -> Column:
+    """Return a column of one stream or subquery."""
+    names = names_of(relation)
+    found = find_name(name, names)
+    alias = relation.alias
     if found is None:
-        names = source.stream.columns.names
-        of = f"'{source.alias}'" if source.alias == source.stream.name else f"'{source.stream.name}' ({source.alias})"
-        raise PlanError(f"stream {of} has no column '{name}'; its columns are {', '.join(names)}{closest(name, names)}")
-    held = source.stream.type_of(found)
+        if isinstance(relation, Level):
+            of = f"subquery '{alias}'"
+        else:
+            declared = relation.stream.name
+            of = f"stream '{alias}'" if alias == declared else f"stream '{declared}' ({alias})"
+        raise PlanError(f"{of} has no column '{name}'; its columns are {', '.join(names)}{closest(name, names)}")
+    if isinstance(relation, Level):
+        return Column(alias, found, relation.schema.field(found).type)
+    held = relation.stream.type_of(found)
     if held is None:
-        declared = source.stream.columns.field(found).type
-        raise PlanError(f"column {source.alias}.{found} is {declared}, a type that queries cannot use")
-    return Column(source.alias, found, held)
+        given = relation.stream.columns.field(found).type
+        raise PlanError(f"column {alias}.{found} is {given}, a type that queries cannot use")
+    return Column(alias, found, held)
 
 
 class Scope:
@@ -55,16 +83,16 @@ class Scope:
     """
 
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[Relation] = []
         self.merged: set[tuple[str, str]] = set()
 
-    def add(self, source: Source) -> None:
+    def add(self, source: Relation) -> None:
         """Bring a source into scope."""
         if any(s.alias == source.alias for s in self.sources):
             raise PlanError(f"alias '{source.alias}' is used twice in FROM; give each stream its own alias")
         self.sources.append(source)
 
-    def source(self, alias: str) -> Source:
+    def source(self, alias: str) -> Relation:
         """Return the source that an alias names."""
         names = [s.alias for s in self.sources]
         found = find_name(alias, names)
@@ -72,22 +100,26 @@ class Scope:
             raise PlanError(f"there is no '{alias}' in FROM, which has {', '.join(names)}{closest(alias, names)}")
         return self.sources[names.index(found)]
 
+    def has(self, name: str) -> bool:
+        """Tell whether a name without an alias means a column."""
+        return any(self._holders(name, exact=False))
+
     def column(self, name: str, alias: str = "") -> Column:
         """Return the column that a name, with or without an alias, means."""
         if alias:
             return column_of(self.source(alias), name)
         holders = list(self._holders(name, exact=True)) or list(self._holders(name, exact=False))
         if len(holders) > 1:
-            candidates = ", ".join(f"{s.alias}.{find_name(name, s.stream.columns.names)}" for s in holders)
+            candidates = ", ".join(f"{s.alias}.{find_name(name, names_of(s))}" for s in holders)
             raise PlanError(f"column '{name}' is ambiguous; it could be {candidates}")
         if not holders:
-            names = list(dict.fromkeys(n for s in self.sources for n in s.stream.columns.names))
+            names = list(dict.fromkeys(n for s in self.sources for n in names_of(s)))
             raise PlanError(f"there is no column '{name}'; the columns are {', '.join(names)}{closest(name, names)}")
         return column_of(holders[0], name)
 
-    def _holders(self, name: str, exact: bool) -> Iterator[Source]:
+    def _holders(self, name: str, exact: bool) -> Iterator[Relation]:
         for source in self.sources:
-            names = source.stream.columns.names
+            names = names_of(source)
             found = name if exact and name in names else None if exact else find_name(name, names)
             if found is not None and (source.alias, found) not in self.merged:
                 yield source
@@ -95,6 +127,6 @@ class Scope:
     def all_columns(self, alias: str = "") -> Iterator[Column]:
         """Yield what `*` or `alias.*` stands for."""
         for source in [self.source(alias)] if alias else self.sources:
-            for name in source.stream.columns.names:
+            for name in names_of(source):
                 if alias or (source.alias, name) not in self.merged:
                     yield column_of(source, name)

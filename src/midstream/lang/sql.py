@@ -1,7 +1,7 @@
 """SQL text to query: one statement, errors with a line and a column."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
@@ -12,10 +12,13 @@ from midstream.lang.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
 from midstream.plan.query import Query
+from midstream.plan.stage import UserAggregate
 
 
-def parse_query(text: str, catalog: Sequence[StreamSchema]) -> Query:
-    """Read one SELECT over the declared streams; their order breaks ties in time.
+def parse_query(
+    text: str, catalog: Sequence[StreamSchema], aggregates: Mapping[str, UserAggregate] | None = None
+) -> Query:
+    """Read one query over the declared streams, whose order breaks ties in time; `aggregates` are the user's own.
 
     >>> import pyarrow as pa
     >>> orders = StreamSchema("orders", pa.schema([("ts", pa.int64()), ("k", pa.int64())]), "ts")
@@ -25,7 +28,7 @@ def parse_query(text: str, catalog: Sequence[StreamSchema]) -> Query:
     WHERE (orders.k > 5)
     """
     try:
-        return bind(_parse(text), catalog, text)
+        return bind(_parse(text), catalog, text, aggregates)
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
 

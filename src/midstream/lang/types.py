@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from midstream.model.errors import PlanError
+from midstream.model.errors import PlanError, SqlError
 from midstream.model.time import unit_us
 from midstream.model.types import MAX_DECIMAL_DIGITS, TIMESTAMP
 
@@ -77,3 +78,16 @@ def read_interval(node: exp.Expr) -> dt.timedelta:
         return dt.timedelta(microseconds=sign * round(total))
     except OverflowError:
         raise PlanError(f"INTERVAL '{text}' is too long") from None
+
+
+def type_named(text: str) -> pa.DataType:
+    """Return the type an SQL name stands for.
+
+    >>> type_named("BIGINT"), type_named("decimal(10, 2)")
+    (DataType(int64), Decimal128Type(decimal128(10, 2)))
+    """
+    try:
+        node = exp.DataType.build(text, dialect="duckdb")
+    except SqlglotError:
+        raise SqlError(f"'{text}' is not a type") from None
+    return read_type(node)

@@ -1,30 +1,54 @@
-"""The window clause: `[RANGE 10 SECONDS]`, `[ROWS 100]`, `[ROWS 100 PARTITION BY k]` as written behind a stream."""
+"""The window clause, as written behind a stream or a subquery.
 
-from collections.abc import Sequence
+[RANGE 10 SECONDS]    [RANGE 10 SECONDS SLIDE 5 SECONDS]
+[ROWS 100]    [ROWS 100 SLIDE 10]    [ROWS 100 SLIDE 10 PARTITION BY k]    [START WHEN p END WHEN q]
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 
 from midstream.lang.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.time import unit_us
+
+Condition = Callable[[Sequence[Token]], exp.Expr]
+"""How the tokens of a condition are parsed."""
+
+_CLOSES = {
+    TokenType.L_PAREN: TokenType.R_PAREN,
+    TokenType.L_BRACKET: TokenType.R_BRACKET,
+    TokenType.L_BRACE: TokenType.R_BRACE,
+    TokenType.CASE: TokenType.END,
+}
 
 _EXAMPLE = "write for example [RANGE 10 SECONDS] or [ROWS 100]"
 
 
 @dataclass(frozen=True)
 class WindowClause:
-    """A window as written: its width in time or in rows, and the place of that number in the text.
+    """A window as written: its width in time or in rows, how far it moves, and the place of its number in the text.
 
-    Invariant: either `width_us` or `rows` is given.
+    Invariant: `width_us`, `rows`, or both `start` and `end` are given; `slide_us` goes with `width_us`, `slide` with
+    `rows`.
     """
 
     width_us: int | None = None
     rows: int | None = None
     partition_by: tuple[str, ...] = ()
     offset: int | None = None
+    slide_us: int | None = None
+    slide: int | None = None
+    start: exp.Expr | None = None
+    end: exp.Expr | None = None
+
+    @property
+    def has_instances(self) -> bool:
+        """Tell whether the window is a sequence of instances, for aggregates."""
+        return self.slide_us is not None or self.slide is not None or self.start is not None
 
 
 def is_window(tokens: Sequence[Token], index: int) -> bool:
@@ -33,34 +57,43 @@ def is_window(tokens: Sequence[Token], index: int) -> bool:
     return tokens[index].token_type == TokenType.L_BRACKET and word in ("RANGE", "ROWS", "START")
 
 
-def read_window(tokens: Sequence[Token], index: int, sql: str) -> tuple[WindowClause, int]:
+def read_window(tokens: Sequence[Token], index: int, sql: str, condition: Condition) -> tuple[WindowClause, int]:
     """Read the window clause that starts at a token; return it with the index behind it."""
-    return _Reader(tokens, index + 1, sql).read()
+    return _Reader(tokens, index + 1, sql, condition).read()
 
 
 class _Reader:
     """A cursor over the tokens of one window clause."""
 
-    def __init__(self, tokens: Sequence[Token], index: int, sql: str) -> None:
+    def __init__(self, tokens: Sequence[Token], index: int, sql: str, condition: Condition) -> None:
         self.tokens = tokens
         self.index = index
         self.sql = sql
+        self.condition = condition
 
     def read(self) -> tuple[WindowClause, int]:
-        kind = self.word()
-        if kind == "START":
-            raise self.error("a predicate window [START WHEN ...] is not supported yet")
+        kind, offset = self.word(), self.offset()
         self.index += 1
-        offset = self.offset()
-        clause = self.range(offset) if kind == "RANGE" else self.rows(offset)
-        if self.word() == "SLIDE":
-            raise self.error("a window with SLIDE is not supported yet")
+        if kind != "START":
+            offset = self.offset()
+        if self.word() == "UNBOUNDED":
+            raise self.error("an unbounded window is not supported: its state would grow forever")
+        match kind:
+            case "RANGE":
+                clause = self.range(offset)
+            case "ROWS":
+                clause = self.rows(offset)
+            case _:
+                clause = self.predicate(offset)
         self.expect("]")
         return clause, self.index
 
     def range(self, offset: int) -> WindowClause:
-        if self.word() == "UNBOUNDED":
-            raise self.error("an unbounded window is not supported: its state would grow forever")
+        width_us = self.duration()
+        slide_us = self.duration() if self.skip("SLIDE") else None
+        return WindowClause(width_us=width_us, slide_us=slide_us, offset=offset)
+
+    def duration(self) -> int:
         self.skip("INTERVAL")
         quoted = self.peek()
         if quoted and quoted.token_type == TokenType.STRING and " " in quoted.text.strip():
@@ -68,27 +101,62 @@ class _Reader:
             amount = self.number(amount_text)
         else:
             amount = self.signed_number()
-            if self.word() in ("]", ""):
+            if self.word() in ("]", "SLIDE", ""):
                 raise self.error("[RANGE ...] needs a unit of time, for example SECONDS")
             unit = self.word()
         scale = unit_us(unit)
         if scale is None:
             raise self.error(f"'{unit}' is not a unit of time a window can have; {_EXAMPLE}")
         self.index += 1
-        return WindowClause(width_us=round(amount * scale), offset=offset)
+        return round(amount * scale)
 
     def rows(self, offset: int) -> WindowClause:
-        if self.word() == "UNBOUNDED":
-            raise self.error("an unbounded window is not supported: its state would grow forever")
+        count = self.count()
+        partition_by = self.partition()
+        slide = self.count() if self.skip("SLIDE") else None
+        if not partition_by:
+            partition_by = self.partition()
+        return WindowClause(rows=count, slide=slide, partition_by=partition_by, offset=offset)
+
+    def partition(self) -> tuple[str, ...]:
+        names: list[str] = []
+        if self.skip("PARTITION BY"):
+            names.append(self.name())
+            while self.skip(","):
+                names.append(self.name())
+        return tuple(names)
+
+    def count(self) -> int:
+        offset = self.offset()
         count = self.signed_number()
         if count.denominator != 1:
             raise error_at(f"[ROWS ...] takes a whole number of rows; {_EXAMPLE}", self.sql, offset)
-        partition_by: list[str] = []
-        if self.skip("PARTITION BY"):
-            partition_by.append(self.name())
-            while self.skip(","):
-                partition_by.append(self.name())
-        return WindowClause(rows=int(count), partition_by=tuple(partition_by), offset=offset)
+        return int(count)
+
+    def predicate(self, offset: int) -> WindowClause:
+        self.expect_word("WHEN", "START")
+        start = self.condition_until(TokenType.END, "START WHEN")
+        self.expect_word("END", "START WHEN ...")
+        self.expect_word("WHEN", "END")
+        end = self.condition_until(TokenType.R_BRACKET, "END WHEN")
+        return WindowClause(start=start, end=end, offset=offset)
+
+    def condition_until(self, stop: TokenType, clause: str) -> exp.Expr:
+        """Parse the tokens up to one that stands outside parentheses, brackets and CASE."""
+        first = self.index
+        awaited: list[TokenType] = []
+        while (token := self.peek()) is not None:
+            kind = token.token_type
+            if kind in _CLOSES:
+                awaited.append(_CLOSES[kind])
+            elif awaited and kind == awaited[-1]:
+                awaited.pop()
+            elif kind in (stop, TokenType.R_BRACKET):
+                break
+            self.index += 1
+        if self.index == first:
+            raise self.error(f"{clause} needs a condition; write for example [START WHEN x > 5 END WHEN x < 2]")
+        return self.condition(self.tokens[first : self.index])
 
     def signed_number(self) -> Fraction:
         sign = -1 if self.skip("-") else 1
@@ -124,6 +192,12 @@ class _Reader:
         found = self.word() == word
         self.index += found
         return found
+
+    def expect_word(self, word: str, behind: str) -> None:
+        if not self.skip(word):
+            given = self.peek()
+            found = f"'{given.text}'" if given else "the end of the text"
+            raise self.error(f"expected {word} behind {behind} in the window, but found {found}")
 
     def expect(self, word: str) -> None:
         if not self.skip(word):

@@ -85,11 +85,13 @@ class Migrator:
         self._start_waiting(now_us, seq, direct)
         return record
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> tuple[list[Results], Results]:
+    def on_rows(
+        self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None
+    ) -> tuple[list[Results], Results]:
         """Take in a slice; return what was held back until now, and the results of the slice."""
         released = self.advance(now_us, seq)
         self.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=self.last_us)
-        return released, self.pipeline.on_rows(arrivals, now_us, seq)
+        return released, self.pipeline.on_rows(arrivals, now_us, seq, clock_us)
 
     @property
     def divides(self) -> bool:

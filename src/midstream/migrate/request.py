@@ -109,6 +109,11 @@ class MigrationRequest:
                 f"parallel-track would hold its output back for ever: old rows of {partitioned[0]} may never leave; "
                 'use output = "merged", hybrid or just-in-time'
             )
+        if strategy == PARALLEL_TRACK and self.output == "buffered" and running.query.stages:
+            raise PlanError(
+                "parallel-track would hand the windows above the join its results too late; "
+                'use output = "merged", hybrid or just-in-time'
+            )
         return MigrationRequest(**{**asdict(self), "strategy": strategy})
 
 

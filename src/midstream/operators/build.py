@@ -1,6 +1,7 @@
 """Build: from a query to its sources, from a plan to its joins. The only operator module that reads plans."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,7 +26,11 @@ from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
 from midstream.plan.nodes import Node
 from midstream.plan.plan import Plan, joins
 from midstream.plan.predicates import EqualityClass
-from midstream.plan.window import RowsWindow
+from midstream.plan.query import Query
+from midstream.plan.window import RangeInstances, RowsWindow
+
+if TYPE_CHECKING:
+    from midstream.operators.stage import WindowStage
 
 TREE, CACQ, STAIRS = "tree", "cacq", "stairs"
 """Execution frameworks."""
@@ -37,12 +42,24 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
     check_framework(plan, framework)
     if plan.query.subtracted:
         return build_difference(plan, build_sources(plan, False), one_of_many)
-    sources = build_sources(plan, one_of_many)
+    sources = build_sources(plan, True)
     execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources, framework)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.outputs]
-    return Pipeline(sources, execution, outputs, never, one_of_many)
+    stages = plan.query.stages
+    # What closes an instance may be time alone, in the window itself or in one below.
+    timed = [any(isinstance(s.window, RangeInstances) for s in stages[: k + 1]) for k in range(len(stages))]
+    return Pipeline(sources, execution, outputs, never, one_of_many, build_stages(plan.query), timed)
+
+
+def build_stages(query: Query) -> "list[WindowStage]":
+    """Make the windows over a query's results, from the inside out."""
+    if not query.stages:
+        return []
+    from midstream.operators import build_stage
+
+    return build_stage.build_stages(query.stages, query.selected)
 
 
 def check_framework(plan: Plan, framework: str) -> None:

@@ -37,7 +37,7 @@ class DifferencePipeline(Pipeline):
         chain = self.execution.chain
         return StateSize(chain.state_tuples, chain.nbytes + self.sources.nbytes)
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
         """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
         results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
         # Only now: a change may show a row that has left its window. And only up to the last row: what expires
@@ -47,6 +47,13 @@ class DifferencePipeline(Pipeline):
             for change in self.sources.expire(last[1], last[0]):
                 self.execution.renumber(change)
         return results
+
+    def tick(self, clock_us: int) -> Results:
+        """Return nothing: what time alone changes leaves with the next row."""
+        return self.project(np.empty((0, max(OUT_ROW, OUT_TIME, OUT_SIGN) + 1), np.int64))
+
+    def trace(self, on: bool = True) -> None:
+        """Do nothing: changes of a difference are taken back, so they depend on rows that may not be there."""
 
     def project(self, results: Matrix) -> Results:
         """Fetch what is selected from the rows that show each change."""

@@ -211,6 +211,11 @@ class Scan:
         self.evictions.reset(self.spec.line, held)
         return places
 
+    def holds_older_than(self, time_us: int, seq: int) -> bool:
+        """Tell whether a row from before a time is still in its window after number `seq` has arrived."""
+        number = self.store.base + int(np.searchsorted(self.store.times.view(), time_us))
+        return self.holds_before(number, time_us, seq)
+
     def holds_before(self, number: int, now_us: int, seq: int) -> bool:
         """Tell whether a row numbered below `number` can still be part of a result from `now_us` on.
 

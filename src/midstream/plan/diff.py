@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from midstream.plan.expr import quoted
 from midstream.plan.nodes import Difference, Join
 from midstream.plan.plan import Plan, steps
+from midstream.plan.stage import Stage
+from midstream.plan.staged import over_rows, stage_text
 
 
 @dataclass(frozen=True)
@@ -93,4 +96,16 @@ def _meaning(old: Plan, new: Plan) -> list[str]:
             found.append(f"what {alias} takes away changes from {before} to {after}")
     if a.outputs != b.outputs:
         found.append(f"output changes from {', '.join(map(str, a.outputs))} to {', '.join(map(str, b.outputs))}")
+    for old_stage, new_stage in zip(a.stages, b.stages, strict=False):
+        if stage_text(old_stage) != stage_text(new_stage):
+            found.append(f"stage {stage_text(old_stage)} changes to {stage_text(new_stage)}")
+        elif old_stage != new_stage:
+            found.append(f"output changes from {_selected(old_stage)} to {_selected(new_stage)}")
+    both = min(len(a.stages), len(b.stages))
+    found += [f"stage {stage_text(s)} goes" for s in a.stages[both:]]
+    found += [f"stage {stage_text(s)} comes" for s in b.stages[both:]]
     return found
+
+
+def _selected(stage: Stage) -> str:
+    return ", ".join(f"{over_rows(stage, o.expr)} AS {quoted(o.name)}" for o in stage.outputs)

@@ -6,7 +6,7 @@ Three-valued logic as in SQL; an undefined number (division by zero, overflow) i
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -163,6 +163,27 @@ def columns(expr: Expr) -> Iterator[Column]:
 def aliases(expr: Expr) -> frozenset[str]:
     """Return the aliases whose rows an expression reads."""
     return frozenset(c.alias for c in columns(expr))
+
+
+def replace_columns(expr: Expr, by: Callable[[Column], Expr]) -> Expr:
+    """Put an expression in the place of every column.
+
+    >>> k = Column("a", "k", pa.int64())
+    >>> print(replace_columns(Call("+", (k, k), pa.int64()), lambda c: Column("b", c.name, c.type)))
+    (b.k + b.k)
+    """
+    match expr:
+        case Column():
+            return by(expr)
+        case Call(function, args, t):
+            return Call(function, tuple(replace_columns(a, by) for a in args), t)
+        case Cast(arg, t):
+            return Cast(replace_columns(arg, by), t)
+        case Case(branches, otherwise, t):
+            pairs = tuple((replace_columns(c, by), replace_columns(v, by)) for c, v in branches)
+            return Case(pairs, replace_columns(otherwise, by), t)
+        case _:
+            return expr
 
 
 def cast_to(expr: Expr, wanted: pa.DataType) -> Expr:

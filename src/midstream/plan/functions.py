@@ -201,6 +201,15 @@ def resolve(name: str, args: Sequence[Expr]) -> Expr:
     return Call(key, tuple(settle(a) for a in adapted), function.gives)
 
 
+def is_function(name: str) -> bool:
+    """Tell whether the table has a function, under this or another name.
+
+    >>> is_function("Len"), is_function("sum")
+    (True, False)
+    """
+    return SYNONYMS.get(name.lower(), name.lower()) in FUNCTIONS
+
+
 def closest(name: str, known: Sequence[str]) -> str:
     """Suggest the known name that looks most like an unknown one.
 

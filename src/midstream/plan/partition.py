@@ -4,8 +4,10 @@ an equality class      -> its streams are hashed by it, all others go to every b
 no equality            -> the first stream is dealt out by row, all others go to every bucket
 a global ROWS window   -> one bucket
 a difference           -> one bucket
+windows over results   -> hashed by a column that every window and every GROUP BY keeps apart, else one bucket
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ import pyarrow as pa
 from midstream.plan.expr import Column, Expr, aliases
 from midstream.plan.predicates import EqualityClass, classify
 from midstream.plan.query import Query
+from midstream.plan.staged import splitting_columns
 from midstream.plan.window import RowsWindow
 
 
@@ -46,22 +49,43 @@ class Partitioning:
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     if query.subtracted:
-        return Partitioning((), None, None, (), "the changes of a difference leave in the order of events")
-    reason = None
+        return _one_bucket("the changes of a difference leave in the order of events")
     for source in query.sources:
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:
-            reason = f"the window {source.window} of {source.alias} counts rows of the whole stream"
+            return _one_bucket(f"the window {source.window} of {source.alias} counts rows of the whole stream")
     classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]
-    if reason is None and any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
-        reason = "no join key keeps the partitions of its ROWS windows together"
-    if reason is not None:
-        return Partitioning((), None, None, (), reason)
+    if any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
+        return _one_bucket("no join key keeps the partitions of its ROWS windows together")
+    if query.stages:
+        return _below_stages(query, classes)
     if classes:
-        largest = max(classes, key=_width)
-        hashed = tuple((a, m) for a in query.aliases if (m := largest.member_of(frozenset((a,)))) is not None)
-        rest = tuple(a for a in query.aliases if a not in dict(hashed))
-        return Partitioning(hashed, largest.type, None, rest, None)
+        return _hashed(query, max(classes, key=_width))
     return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
+
+
+def _one_bucket(reason: str) -> Partitioning:
+    return Partitioning((), None, None, (), reason)
+
+
+def _hashed(query: Query, cls: EqualityClass) -> Partitioning:
+    hashed = tuple((a, m) for a in query.aliases if (m := cls.member_of(frozenset((a,)))) is not None)
+    rest = tuple(a for a in query.aliases if a not in dict(hashed))
+    return Partitioning(hashed, cls.type, None, rest, None)
+
+
+def _below_stages(query: Query, classes: Sequence[EqualityClass]) -> Partitioning:
+    """Hash by a column of the results that all stages keep apart, if the rows of the streams can be sent by it."""
+    names = splitting_columns(query.stages)
+    if isinstance(names, str):
+        return _one_bucket(names)
+    computed = {o.name: o.expr for o in query.outputs}
+    exprs = [computed[name] for name in names if aliases(computed[name])]
+    if len(query.sources) == 1 and exprs:
+        return Partitioning(((query.aliases[0], exprs[0]),), exprs[0].type, None, (), None)
+    fitting = [c for c in classes if any(e in c.members for e in exprs)]
+    if fitting:
+        return _hashed(query, max(fitting, key=_width))
+    return _one_bucket(f"what the window {query.stages[0].window} keeps apart, {', '.join(names)}, is no join key")
 
 
 def _width(cls: EqualityClass) -> int:

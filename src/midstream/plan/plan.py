@@ -6,6 +6,7 @@ from midstream.plan.nodes import Difference, Join, MethodChoice, Node, Scan, lay
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
+from midstream.plan.staged import over_rows, stage_text
 from midstream.plan.tree import Tree, check_leaves, tree_text
 
 
@@ -34,8 +35,8 @@ class Plan:
         return tree_text(self.tree)
 
     def explain(self) -> str:
-        """Return the plan as people read it: output, tree, windows, partitioning."""
-        lines = ["Output", *(f"  {o.name}: {o.expr}" for o in self.query.outputs)]
+        """Return the plan as people read it: output, tree, windows, stages from the inside out, partitioning."""
+        lines = ["Output", *(f"  {name}: {text}" for name, text in _outputs(self.query))]
         if self.query.subtracted:
             lines.append("  _sign: +1 when a row comes into the difference, -1 when it goes")
         lines.append(f"Plan {self}")
@@ -45,8 +46,18 @@ class Plan:
         lines.append("Windows")
         lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in
                   self.query.sources]  # fmt: skip
+        if self.query.stages:
+            lines.append("Stages")
+            lines += [f"  {stage_text(stage)}" for stage in self.query.stages]
         lines += ["Partitioning", f"  {self.partitioning}"]
         return "\n".join(lines)
+
+
+def _outputs(query: Query) -> list[tuple[str, str]]:
+    if not query.stages:
+        return [(o.name, str(o.expr)) for o in query.outputs]
+    last = query.stages[-1]
+    return [(o.name, str(over_rows(last, o.expr))) for o in last.outputs]
 
 
 def _draw(node: Node, indent: str = "") -> list[str]:

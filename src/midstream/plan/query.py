@@ -2,10 +2,11 @@
 
 FROM sources (each a stream, its alias and its window) -> WHERE conjuncts -> SELECT outputs
                                                        -> EXCEPT what further sources select
+                                                       -> stages: windows over that, and their aggregates
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.expr import Column, Expr, aliases, columns, quoted
 from midstream.plan.stage import Stage
+from midstream.plan.staged import check_stages, stage_sql
 from midstream.plan.window import RowsWindow, Window
 
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
@@ -70,6 +72,7 @@ class Query:
     Invariant: aliases are distinct, every joined source has a window, every column exists with the type the
     expressions say, conjuncts are boolean, output names are distinct and not reserved. In a chain of differences every
     source after the first has its part in `subtracted`, with as many values as there are outputs, of the same types.
+    Every stage reads columns of the level below it.
     """
 
     sources: tuple[Source, ...]
@@ -95,23 +98,17 @@ class Query:
                     f"stream '{source.alias}' is {used} without a window; write for example "
                     f"{source.stream.name} [RANGE 10 SECONDS] {source.alias}"
                 )
-        self._check_outputs()
+        for names in (self.selected.names, *(s.schema.names for s in self.stages)):
+            _check_outputs(names)
         self._check_columns()
         if self.subtracted:
             self._check_difference()
         for conjunct in (*self.conjuncts, *(c for s in self.subtracted for c in s.conjuncts)):
             if not (pa.types.is_boolean(conjunct.type) or pa.types.is_null(conjunct.type)):
                 raise PlanError(f"WHERE needs a condition, but {conjunct} is {conjunct.type}")
-
-    def _check_outputs(self) -> None:
-        if not self.outputs:
-            raise PlanError("a query selects at least one column")
-        names = [o.name for o in self.outputs]
-        for name in names:
-            if name in RESERVED_OUTPUTS:
-                raise PlanError(f"output column '{name}' is reserved; give it another alias")
-            if names.count(name) > 1:
-                raise PlanError(f"output column '{name}' appears twice; give one of them an alias")
+        if self.stages and self.subtracted:
+            raise PlanError("a window over a difference is not supported yet")
+        check_stages(self.selected, self.stages)
 
     def _check_difference(self) -> None:
         if len(self.sources) > MOST_IN_DIFFERENCE:
@@ -167,13 +164,50 @@ class Query:
         used = {c.name for e in (*self._expressions(), *partitions) for c in columns(e) if c.alias == alias}
         return tuple(n for n in self.source(alias).stream.columns.names if n in used)
 
+    @property
+    def base(self) -> "Query":
+        """Return the query below all stages."""
+        return replace(self, stages=())
+
     def __str__(self) -> str:
+        if self.stages:
+            first, *others = self.stages
+            text = stage_sql(first, quoted(self.sources[0].stream.name) if self._bare() else f"({self.base})")
+            for stage in others:
+                text = stage_sql(stage, f"({text})")
+            return text
         if not self.subtracted:
             return _select(self.outputs, self.sources, self.conjuncts)
-        first, *others = self.sources
-        selects = [_select(self.outputs, [first], self.conjuncts)]
-        selects += [_select(p.values, [s], p.conjuncts) for s, p in zip(others, self.subtracted, strict=True)]
+        first_source, *other_sources = self.sources
+        selects = [_select(self.outputs, [first_source], self.conjuncts)]
+        selects += [_select(p.values, [s], p.conjuncts) for s, p in zip(other_sources, self.subtracted, strict=True)]
         return "\nEXCEPT\n".join(selects)
+
+    def _bare(self) -> bool:
+        """Tell whether the first stage's window is right behind a stream."""
+        source, stage = self.sources[0], self.stages[0]
+        bare = Source(stage.alias, source.stream, source.position)
+        return self.sources == (bare,) and not self.conjuncts and self.outputs == read_outputs(bare, stage)
+
+
+def read_outputs(source: Source, stage: Stage) -> tuple[Output, ...]:
+    """Return what a stage right above a stream needs of it: the columns that it reads, or the time."""
+    used = {c.name: c for c in stage.reads()}
+    time = source.stream.time
+    names = [n for n in source.stream.columns.names if n in used]
+    if not names:
+        return (Output(time, Column(source.alias, time, source.stream.type_of(time))),)
+    return tuple(Output(n, used[n]) for n in names)
+
+
+def _check_outputs(names: Sequence[str]) -> None:
+    if not names:
+        raise PlanError("a query selects at least one column")
+    for name in names:
+        if name in RESERVED_OUTPUTS:
+            raise PlanError(f"output column '{name}' is reserved; give it another alias")
+        if names.count(name) > 1:
+            raise PlanError(f"output column '{name}' appears twice; give one of them an alias")
 
 
 def _select(outputs: Sequence[Output | Expr], sources: Sequence[Source], conjuncts: Sequence[Expr]) -> str:

@@ -1,6 +1,6 @@
 """A stage: a window over the results below it, and the aggregates of each of its instances.
 
-    results of the joins, or of the stage below -> window instances -> WHERE -> GROUP BY -> aggregates -> HAVING -> outputs
+    results of the joins, or of a stage -> window instances -> WHERE -> GROUP BY -> aggregates -> HAVING -> outputs
 
 A row of a stage's input is read under the stage's alias. What GROUP BY and the aggregates give is read under GROUPS:
 `key0`, `key1`, ... and `agg0`, `agg1`, ...

@@ -6,25 +6,32 @@ run = engine.query("SELECT ...").start()
 """
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
+from midstream.plan.aggregates import check_aggregate_name
 from midstream.plan.plan import Plan
+from midstream.plan.stage import UserAggregate
+from midstream.runtime.aggregates import user_aggregate
 from midstream.runtime.loop import Loop, RunningLoop, output_schema
 from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import make_plan
 from midstream.runtime.report import Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, open_recorded, recorded_table
+
+Planner = Callable[["str | QueryBuilder", str | None, str], Plan]
+"""Plans a query given as text or by the builder, with a join order and method."""
 
 
 class FunctionSink:
@@ -49,6 +56,7 @@ class Engine:
         self._spark = spark
         self._streams: dict[str, RecordedStream] = {}
         self._frames: dict[str, SparkStream] = {}
+        self._aggregates: dict[str, UserAggregate] = {}
 
     def stream(self, name: str, data: Any, time: str, lateness: str | int = 0) -> "Engine":
         """Declare a stream: a file, a table or what hands out Arrow; on Spark a streaming DataFrame."""
@@ -66,14 +74,30 @@ class Engine:
         self, query: "str | QueryBuilder", name: str = "query", plan: str | None = None, join: str = "auto"
     ) -> "PlannedQuery | SparkQuery":
         """Plan a query given as SQL text or by the builder; `plan` is a join order such as `((a b) c)`."""
-        catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
         if not isinstance(query, str | QueryBuilder):
             raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
-        bound = parse_query(query, catalog) if isinstance(query, str) else query.bind(catalog)
-        planned = make_plan(bound, plan, join)
+        planned = self._plan(query, plan, join)
         if self._spark is not None:
-            return SparkQuery(self._spark, name, planned, tuple(self._frames.values()))
-        return PlannedQuery(name, planned, tuple(self._streams.values()))
+            frames = tuple(self._frames.values())
+            return SparkQuery(self._spark, name, planned, frames, self._plan, self._aggregates)
+        return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan)
+
+    def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
+        """Declare an aggregate written in Python: called with the values of a window that are not null."""
+        check_aggregate_name(name)
+        if name.lower() in self._aggregates:
+            raise MidstreamError(f"aggregate '{name}' is declared twice")
+        self._aggregates[name.lower()] = user_aggregate(name, function, returns)
+        return self
+
+    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> Plan:
+        catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
+        bound = (
+            parse_query(query, catalog, self._aggregates)
+            if isinstance(query, str)
+            else query.bind(catalog, self._aggregates)
+        )
+        return make_plan(bound, plan, join)
 
 
 @dataclass(frozen=True)
@@ -99,11 +123,21 @@ def spark_stream(name: str, frame: Any, time: str, lateness_us: int) -> SparkStr
 class SparkQuery:
     """A query ready to run on Spark."""
 
-    def __init__(self, spark: Any, name: str, plan: Plan, streams: tuple[SparkStream, ...]) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        name: str,
+        plan: Plan,
+        streams: tuple[SparkStream, ...],
+        planner: Planner,
+        aggregates: dict[str, UserAggregate],
+    ) -> None:
         self.name = name
         self.plan = plan
         self._spark = spark
         self._streams = streams
+        self._planner = planner
+        self._aggregates = aggregates
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -116,29 +150,34 @@ class SparkQuery:
         buckets: int | None = None,
         ordered: bool = False,
         trigger: dict[str, Any] | None = None,
+        streams: Sequence[str] = (),
     ) -> Any:
         """Start the query, or go on where its checkpoint left off.
 
         `sink` is a folder for Parquet, a function of (DataFrame, batch number), or {"format": ..., options}. `buckets`
         is one per core unless given. `ordered` brings each micro-batch's results into max order. `trigger` is what
-        Spark's `trigger` takes, such as {"processingTime": "1 second"} or {"availableNow": True}.
+        Spark's `trigger` takes, such as {"processingTime": "1 second"} or {"availableNow": True}. `streams` names
+        further streams to read, for later versions of the query.
         """
         from midstream.runtime.spark.run import SparkRun  # PySpark is an extra
 
         frames = {s.schema.name: s.frame for s in self._streams}
         lateness = {s.schema.name: s.lateness_us for s in self._streams}
         return SparkRun(
-            self._spark, self.name, self.plan, frames, lateness, sink, checkpoint, buckets, ordered, trigger
-        )
+            self._spark, self.name, self.plan, frames, lateness, sink, checkpoint, buckets, ordered, trigger,
+            [s.schema for s in self._streams], self._planner, self._aggregates, streams,
+        )  # fmt: skip
 
 
 class PlannedQuery:
     """A query ready to run in process."""
 
-    def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...]) -> None:
+    def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
         self.name = name
         self.plan = plan
         self.streams = streams
+        self.planner = planner
+        """Plans another query over the same streams."""
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -227,6 +266,43 @@ class Run:
         self._running.migrate(MigrationRequest.of(plan, strategy, options, identity=str(number)))
         return self.migrations()[-1]
 
+    def change(
+        self, query: "str | QueryBuilder", method: str = DRAIN, order: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Go on with another query from the next row on; return the record of the change.
+
+        `method` is immediate, delayed-drain, drain (with `order`, "query" or "stream"), graceful-immediate or
+        graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
+        """
+        self._check_open()
+        number = str(len(self._running.runtime.changes()) + 1)
+        text = query if isinstance(query, str) else "(built)"
+        asked = {"method": method, "order": order, **options}
+        request = ChangeRequest.of(text, asked, identity=number)
+        plan = self.query.planner(query, request.plan, request.join)
+        self._guarded_change(lambda: self._running.change(request, plan))
+        return self.changes()[-1]
+
+    def control(self, control: str) -> "Run":
+        """Give the whole query a control element at the next row: fstart, istop, dstop; or abort the last change."""
+        self._check_open()
+        self._guarded_change(lambda: self._running.control(ControlRequest(control)))
+        return self
+
+    def _guarded_change(self, work: Callable[[], None]) -> None:
+        """Do something that may be refused, which leaves the run as it was."""
+        try:
+            work()
+        except MidstreamError:
+            raise
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return what became of each change of the query."""
+        return [record.to_dict() for record in self._running.runtime.changes()]
+
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration."""
         return [record.to_dict() for record in self._running.runtime.records()]
@@ -234,6 +310,8 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """Return what has happened, in order of event time."""
         told = [{"event": "migration", **record} for record in self.migrations()]
+        told += [{"event": "change", **record} for record in self.changes()]
+        told.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
         ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
         return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self._running.finished else [])]
 
@@ -257,6 +335,7 @@ class Run:
             "name": self.query.name,
             "state": "ended" if self._running.finished else "paused",
             "plan": str(self.plan),
+            "version": self._running.runtime.version,
             "phase": self._running.runtime.phase,
             "rows_in": r.rows_in,
             "rows_out": r.rows_out,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, MigrationRecord, over_buckets
 from midstream.migrate.request import MigrationRequest
-from midstream.model.batch import Results
+from midstream.model.batch import Lineage, Results
 from midstream.operators.build import TREE, build
 from midstream.operators.pipeline import Pipeline, StateSize
 from midstream.plan.plan import Plan
@@ -121,7 +121,7 @@ class LocalRuntime:
             for alias, arrival in arrivals.items():
                 place = places.get(alias)
                 mine[alias] = arrival if place is None else arrival.where(place == bucket)
-            back, results = migrator.on_rows(mine, piece.now_us, piece.seq)
+            back, results = migrator.on_rows(mine, piece.now_us, piece.seq, piece.clock_us)
             released += back
             parts.append(results)
         yield from self._release(released, piece.now_us)
@@ -150,6 +150,15 @@ class LocalRuntime:
                 for record in records:
                     record.longest_gap_us, record.output_delay_us = watch.gap_us, watch.delay_us
                 del self._watches[place]
+
+    def tick(self, clock_us: int) -> Results:
+        """Return what time alone brings: the window instances that end by then, in max order."""
+        return merge_results([p.tick(clock_us) for p in self.pipelines])
+
+    def trace(self, on: bool = True) -> None:
+        """Let results say from now on what brought them and what they depend on; or not."""
+        for pipeline in self.pipelines:
+            pipeline.trace(on)
 
     def work(self) -> None:
         """Do what can be done between micro-batches."""
@@ -196,7 +205,12 @@ def merge_results(parts: list[Results]) -> Results:
     order = np.concatenate(orders)
     place = np.lexsort(order.T[::-1])
     rows = pa.Table.from_batches([p.rows for p in parts]).take(pa.array(place)).combine_chunks()
-    return Results(rows.to_batches()[0], order[place])
+    lines = [p.lineage for p in parts if p.lineage is not None]
+    lineage = None
+    if len(lines) == len(parts):
+        oldest = np.concatenate([line.oldest_us for line in lines])
+        lineage = Lineage(oldest, np.concatenate([line.prints for line in lines])).where(place)
+    return Results(rows.to_batches()[0], order[place], lineage)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -6,25 +6,30 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midstream.change.repository import Repository, check_change, united
+from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.operators.build import check_framework
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import FOREVER, StreamReader
-from midstream.runtime.local import LocalRuntime
+from midstream.runtime.arrivals import FOREVER, NEVER, StreamReader
 from midstream.runtime.report import BatchReport, Report
-from midstream.runtime.sinks import Sink
+from midstream.runtime.sinks import FileSink, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, StreamRows
+from midstream.runtime.versions import Request, VersionedRuntime
 
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Told after each micro-batch how many rows have been taken in."""
 
 
-def output_schema(plan: Plan) -> pa.Schema:
-    """Return the columns of a query's output file."""
-    added = ("_time", "_version", "_sign") if plan.query.subtracted else ("_time", "_version")
-    return pa.schema([*plan.query.schema, *(pa.field(name, pa.int64()) for name in added)])
+def output_schema(plan: Plan, *later: Plan) -> pa.Schema:
+    """Return the columns of a query's output file; with later versions, those of all of them."""
+    plans = (plan, *later)
+    signed = any(p.query.subtracted for p in plans)
+    added = ("_time", "_version", "_sign") if signed else ("_time", "_version")
+    columns = united([p.query.schema for p in plans])
+    return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in added)])
 
 
 @dataclass(frozen=True)
@@ -35,9 +40,12 @@ class Loop:
     streams: Sequence[RecordedStream]
     batch_us: int
     buckets: int
-    schedule: Sequence[MigrationRequest] = ()
+    schedule: Sequence[Request] = ()
+    """What is to happen, in order of event time."""
     framework: str = "tree"
     routing: str = "selectivity"
+    versions: Sequence[Plan] = ()
+    """The plans of the changes in the schedule, in the same order."""
 
     def __post_init__(self) -> None:
         check_framework(self.plan, self.framework)
@@ -59,20 +67,26 @@ class Loop:
                 progress(running.report.rows_in)
         return running.finish()
 
+    def repository(self) -> Repository:
+        """Return all versions of the query, checked."""
+        repository = Repository(self.plan)
+        changes = [r for r in self.schedule if isinstance(r, ChangeRequest)]
+        for plan, request in zip(self.versions, changes, strict=True):
+            repository.add(plan, request)
+        return repository
+
     def start(self, sink: Sink, on_late: Callable[[str, StreamRows], None] | None = None) -> "RunningLoop":
         """Get ready to run, one micro-batch at a time."""
         return RunningLoop(self, sink, on_late)
 
     def readers(self, on_late: Callable[[str, StreamRows], None] | None) -> dict[str, StreamReader]:
-        """Return a reader for each stream the query uses, in declaration order."""
-        query = self.plan.query
+        """Return a reader for each stream the query uses, in any of its versions, in declaration order."""
         readers = {}
         for stream in self.streams:
             name = stream.schema.name
-            aliases = [s.alias for s in query.sources if s.stream.name == name]
-            if not aliases:
+            used = columns_used(name, (self.plan, *self.versions))
+            if used is None:
                 continue
-            used = {c for a in aliases for c in query.columns_of(a)}
             # Late rows are kept whole, so that they can be looked at or replayed.
             whole = on_late is not None
             names = stream.schema.columns.names
@@ -89,8 +103,12 @@ class RunningLoop:
         self._loop = loop
         self._sink = sink
         self._readers = loop.readers(on_late)
-        self.runtime = LocalRuntime(loop.plan, loop.buckets, loop.schedule, loop.framework, loop.routing)
-        self.report = Report(buckets=self.runtime.buckets, partitioning=str(loop.plan.partitioning))
+        self._columns = {name: columns_used(name, (loop.plan, *loop.versions)) or set() for name in self._readers}
+        self._read_us = NEVER
+        """Rows before this time have been taken in."""
+        self.runtime = VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
+        buckets = self.runtime.current.buckets
+        self.report = Report(buckets=buckets, partitioning=str(loop.plan.partitioning))
         self.finished = False
 
     @property
@@ -104,6 +122,7 @@ class RunningLoop:
         while (earliest := self.next_us) < before_us:
             end = min((earliest // width + 1) * width, before_us)
             rows = {name: reader.until(end) for name, reader in self._readers.items()}
+            self._read_us = end
             batch = self._batch(rows, end)
             if batch is not None:
                 self._add(batch)
@@ -113,23 +132,58 @@ class RunningLoop:
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
         request.checked(self.runtime.plan)
-        now_us = self.next_us
-        for results in self.runtime.migrate(request, now_us):
-            self._sink.write(versioned(results.rows, 1))
-            self.report.rows_out += len(results)
+        self._ask(request)
+
+    def change(self, request: ChangeRequest, plan: Plan) -> None:
+        """Change the query before the next row, or refuse to."""
+        repository = self.runtime.repository
+        check_change(repository.newest.plan, plan, request)
+        self._cover(plan)
+        if isinstance(self._sink, TableSink | FileSink):
+            self._sink.widen(output_schema(*(v.plan for v in repository.versions), plan))
+        repository.add(plan, request)
+        self._ask(request)
+
+    def control(self, request: ControlRequest) -> None:
+        """Let a control element take effect before the next row, or refuse to."""
+        if request.element == ABORT:
+            self.runtime.control.abortable()
+        self._ask(request)
+
+    def _ask(self, request: Request) -> None:
+        # At the end of the streams: after the last row.
+        now_us = self.next_us if self.next_us != FOREVER else self._read_us
+        for rows in self.runtime.ask(request, now_us):
+            self._sink.write(rows)
+            self.report.rows_out += rows.num_rows
+
+    def _cover(self, plan: Plan) -> None:
+        """Read from here on what another version needs, too."""
+        for stream in self._loop.streams:
+            name = stream.schema.name
+            used = columns_used(name, [plan])
+            if used is None or (name in self._readers and used <= self._columns[name]):
+                continue
+            before = self._readers.get(name)
+            self._columns[name] = used | self._columns.get(name, set())
+            reader = StreamReader(stream, [c for c in stream.schema.columns.names if c in self._columns[name]])
+            reader.until(self._read_us)
+            reader.late = before.late if before is not None else 0
+            self._readers[name] = reader
 
     def finish(self) -> Report:
         """End the run: give out what is held back, and complete the report."""
         report = self.report
         if not self.finished:
             self.finished = True
-            for results in self.runtime.finish():
-                report.rows_out += len(results)
-                self._sink.write(versioned(results.rows, 1))
+            for rows in self.runtime.finish():
+                report.rows_out += rows.num_rows
+                self._sink.write(rows)
             report.late_by_stream = {name: reader.late for name, reader in self._readers.items()}
             report.late = sum(report.late_by_stream.values())
             report.wall_s = time.perf_counter() - self._started
             report.migrations = [record.to_dict() for record in self.runtime.records()]
+            report.changes = [record.to_dict() for record in self.runtime.changes()]
         return report
 
     def _add(self, batch: BatchReport) -> None:
@@ -138,20 +192,22 @@ class RunningLoop:
         self.report.rows_out += batch.rows_out
 
     def _batch(self, rows: dict[str, StreamRows], end: int) -> BatchReport | None:
-        rows_in = sum(len(r.times) for r in rows.values())
-        if not rows_in:
-            return None
         runtime = self.runtime
+        if not any(len(r.times) for r in rows.values()):
+            return None
+        before = runtime.streams()
         started = time.perf_counter()
         tested = runtime.predicate_evaluations
         runtime.batch_watch.begin(end)
         phase = runtime.phase
         rows_out = 0
-        for results in runtime.on_rows(rows):
-            rows_out += len(results)
-            self._sink.write(versioned(results.rows, 1))
+        for out in runtime.on_rows(rows):
+            rows_out += out.num_rows
+            self._sink.write(out)
             phase = runtime.phase if phase == "steady" else phase
         runtime.work()
+        read = before | runtime.streams()
+        rows_in = sum(len(r.times) for name, r in rows.items() if name in read)
         size = runtime.size()
         return BatchReport(
             end=end,
@@ -171,7 +227,7 @@ def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callab
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 
-def versioned(rows: pa.RecordBatch, version: int) -> pa.RecordBatch:
-    """Say behind the time of each result which version of the query gave it."""
-    place = rows.schema.get_field_index("_time") + 1
-    return rows.add_column(place, "_version", pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
+def columns_used(stream: str, plans: Sequence[Plan]) -> set[str] | None:
+    """Return the columns of a stream that any of some plans reads; None when none of them reads the stream."""
+    sources = [(p.query, s.alias) for p in plans for s in p.query.sources if s.stream.name == stream]
+    return {c for query, alias in sources for c in query.columns_of(alias)} if sources else None

@@ -1,20 +1,25 @@
 """Replay: run a scenario over recorded streams and write what came out and what happened."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
 
+from midstream.change.repository import check_change
+from midstream.change.request import ChangeRequest
 from midstream.lang.sql import parse_query
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
 from midstream.optimize.order_joins import order_joins
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
+from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
+from midstream.runtime.aggregates import load_aggregates
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
@@ -38,26 +43,38 @@ class Rehearsal:
     scenario: Scenario
     streams: tuple[RecordedStream, ...]
     plan: Plan
+    versions: tuple[Plan, ...] = ()
+    """The plans of the changes in the schedule, in the same order."""
+    aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Return how many rows the query will read."""
-        used = {s.stream.name for s in self.plan.query.sources}
+        used = {s.stream.name for plan in (self.plan, *self.versions) for s in plan.query.sources}
         return sum(s.rows for s in self.streams if s.schema.name in used)
 
 
 def prepare(scenario: Scenario) -> Rehearsal:
     """Open the streams of a scenario and plan its query."""
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
-    query = parse_query(scenario.sql, [s.schema for s in streams])
-    plan = make_plan(query, scenario.plan, scenario.join)
+    catalog = [s.schema for s in streams]
+    aggregates = load_aggregates(scenario.aggregates)
+    plan = make_plan(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join)
     check_framework(plan, scenario.framework)
+    versions: list[Plan] = []
     for request in scenario.schedule:
+        running = versions[-1] if versions else plan
         try:
-            request.checked(plan)
+            if isinstance(request, MigrationRequest):
+                request.checked(running)
+            elif isinstance(request, ChangeRequest):
+                after = make_plan(parse_query(request.sql, catalog, aggregates), request.plan, request.join)
+                check_framework(after, scenario.framework)
+                check_change(running, after, request)
+                versions.append(after)
         except MidstreamError as error:
             raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
-    return Rehearsal(scenario, streams, plan)
+    return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
 
 
 def replay(
@@ -76,7 +93,7 @@ def replay(
     _check_places([p for p in (out, report, late) if p is not None], rehearsal)
     files: list[PendingFile | LateFile | FileSink] = []
     try:
-        schema = output_schema(plan)
+        schema = output_schema(plan, *rehearsal.versions)
         sink: FileSink | TableSink = FileSink(out, schema) if out is not None else TableSink(schema)
         if isinstance(sink, FileSink):
             files.append(sink)
@@ -88,7 +105,7 @@ def replay(
             files.append(report_file)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing,
+            scenario.routing, rehearsal.versions,
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         if scenario.runtime == "spark":

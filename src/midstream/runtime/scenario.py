@@ -5,16 +5,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midstream.change.request import OPTIONS as CHANGE_OPTIONS
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
 from midstream.runtime.toml_file import TomlFile
 
-TOP_KEYS = ("query", "sql", "streams", "run", "at")
+TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates")
+AGGREGATE_KEYS = ("file", "function", "returns")
 STREAM_KEYS = ("path", "time", "lateness")
 RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late")
 AT_KEYS = ("time", "migrate", "strategy", *OPTIONS)
-CHANGE_KEYS = ("change", "method", "order")
+CHANGE_KEYS = ("time", "change", *CHANGE_OPTIONS)
+CONTROL_KEYS = ("time", "control")
+Request = MigrationRequest | ChangeRequest | ControlRequest
 RUNTIMES = ("local", "spark")
 JOINS = ("auto", "hash", "nested-loop")
 FRAMEWORKS = ("tree", "cacq", "stairs", "sites")
@@ -32,6 +37,16 @@ class RecordedStreamSpec:
 
 
 @dataclass(frozen=True)
+class AggregateSpec:
+    """An aggregate written in Python: where it is, and the SQL type of what it returns."""
+
+    name: str
+    file: Path
+    function: str
+    returns: str
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A checked scenario; paths are resolved against the file's folder."""
 
@@ -45,8 +60,9 @@ class Scenario:
     runtime: str = "local"
     late: Path | None = None
     query_file: Path | None = None
-    schedule: tuple[MigrationRequest, ...] = ()
-    """Migrations in order of the event time they take effect at."""
+    schedule: tuple[Request, ...] = ()
+    """What is to happen, in order of the event time it takes effect at."""
+    aggregates: tuple[AggregateSpec, ...] = ()
     framework: str = "tree"
     routing: str = "selectivity"
     """How an eddy chooses where a batch goes next."""
@@ -87,35 +103,69 @@ class _ScenarioFile(TomlFile):
             late=self.path(run, "late", "[run]") if "late" in run else None,
             query_file=self.path(self.document, "query", "the scenario") if "query" in self.document else None,
             schedule=self._schedule(),
+            aggregates=self._aggregates(),
             framework=framework,
             routing=routing,
         )
 
-    def _schedule(self) -> tuple[MigrationRequest, ...]:
+    def _aggregates(self) -> tuple[AggregateSpec, ...]:
+        out = []
+        for name, table in self.table(self.document, "aggregates", required=False).items():
+            place = f"[aggregates.{name}]"
+            if not isinstance(table, dict):
+                self.refuse(f"{place} is not a table with file, function and returns")
+            self.known(table, AGGREGATE_KEYS, place)
+            function = self.text(table, "function", place) if "function" in table else name
+            file = self.path(table, "file", place)
+            out.append(AggregateSpec(name, file, function, self.text(table, "returns", place)))
+        return tuple(out)
+
+    def _schedule(self) -> tuple[Request, ...]:
         """Return what is asked to happen, in order of time; those at the same time in the order they are written."""
         entries = self.document.get("at", [])
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            self.refuse("changes are written as [[at]] with time = ... and migrate = ...")
+            self.refuse(
+                "changes are written as [[at]] with time = ... and migrate = ..., change = ... or control = ..."
+            )
         asked = [self._at(entry, f"[[at]] number {k + 1}", str(k + 1)) for k, entry in enumerate(entries)]
         return tuple(sorted(asked, key=lambda request: request.at_us or 0))
 
-    def _at(self, entry: dict[str, Any], place: str, identity: str) -> MigrationRequest:
-        for key in CHANGE_KEYS:
-            if key in entry:
-                self.refuse(f"{place}: '{key}' is not supported yet; this version can migrate the plan of a query")
-        self.known(entry, AT_KEYS, place)
+    def _at(self, entry: dict[str, Any], place: str, identity: str) -> Request:
+        what = [key for key in ("migrate", "change", "control") if key in entry]
+        if len(what) > 1:
+            self.refuse(f"{place} has {' and '.join(what)}; one [[at]] does one thing")
+        kind = what[0] if what else "migrate"
+        self.known(entry, {"migrate": AT_KEYS, "change": CHANGE_KEYS, "control": CONTROL_KEYS}[kind], place)
         if "time" not in entry:
             self.refuse(f"{place} needs time = ..., integer microseconds or a timestamp")
         time = entry["time"]
         if isinstance(time, bool) or not isinstance(time, int | str | dt.datetime):
             self.refuse(f"{place} time must be integer microseconds or a timestamp, not {time!r}")
-        plan = self.text(entry, "migrate", place)
-        strategy = self.text(entry, "strategy", place) if "strategy" in entry else None
-        options = {k: v for k, v in entry.items() if k in OPTIONS}
+        asked = self.text(entry, kind, place)
         try:
-            return MigrationRequest.of(plan, strategy, options, at_us=parse_instant(time), identity=identity)
+            at_us = parse_instant(time)
+            if kind == "control":
+                return ControlRequest(asked, at_us, identity)
+            if kind == "change":
+                options = {k: v for k, v in entry.items() if k in CHANGE_OPTIONS}
+                return ChangeRequest.of(self._query(asked, place), options, at_us=at_us, identity=identity)
+            strategy = self.text(entry, "strategy", place) if "strategy" in entry else None
+            options = {k: v for k, v in entry.items() if k in OPTIONS}
+            return MigrationRequest.of(asked, strategy, options, at_us=at_us, identity=identity)
+        except ScenarioError:
+            raise
         except MidstreamError as error:
             raise ScenarioError(f"scenario {self.file}: {place}: {error}") from error
+
+    def _query(self, text: str, place: str) -> str:
+        """Return the query a change goes to: written there, or in a file."""
+        if not text.strip().lower().endswith(".sql"):
+            return text
+        file = self.folder / text.strip()
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            self.refuse(f"{place} change: query file {file} cannot be read")
 
     def _framework(self, run: dict[str, Any]) -> tuple[str, str]:
         framework = self.choice(run, "framework", FRAMEWORKS)

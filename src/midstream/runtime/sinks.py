@@ -82,10 +82,19 @@ class FileSink:
     def write(self, rows: pa.RecordBatch) -> None:
         """Take the next results; they reach the file in groups of a useful size."""
         if rows.num_rows:
-            self._waiting.append(rows)
+            self._waiting.append(fitted(rows, self._schema))
             self._waiting_rows += rows.num_rows
         if self._waiting_rows >= ROW_GROUP_ROWS:
             self._flush()
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Make room for the columns of another version; a file that is being written has the columns it has."""
+        missing = [f.name for f in schema if f.name not in self._schema.names]
+        if missing:
+            raise SinkError(
+                f"{self._file.path} is being written and cannot get new columns ({', '.join(missing)}); "
+                "write the change into a scenario, whose file has the columns of all versions"
+            )
 
     def _flush(self) -> None:
         try:
@@ -127,6 +136,10 @@ class TableSink:
         if rows.num_rows:
             self._batches.append(rows)
 
+    def widen(self, schema: pa.Schema) -> None:
+        """Make room for the columns of another version."""
+        self._schema = schema
+
     def commit(self) -> None:
         """Do nothing: what is in memory is visible."""
 
@@ -136,4 +149,13 @@ class TableSink:
 
     def table(self) -> pa.Table:
         """Return everything written."""
-        return pa.Table.from_batches(self._batches, self._schema)
+        return pa.Table.from_batches([fitted(b, self._schema) for b in self._batches], self._schema)
+
+
+def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the columns of a schema; those they do not have are null."""
+    if rows.schema.equals(schema):
+        return rows
+    held = set(rows.schema.names)
+    arrays = [rows.column(f.name) if f.name in held else pa.nulls(rows.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,77 +1,40 @@
-"""One bucket in one micro-batch: release what is in order, run it through the operators, keep what must last.
+"""One bucket in one micro-batch: its versions, run as their lives say, up to the same time.
 
-packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶ operators ──▶ results
-                                        │
-                                        └──▶ durable window rows
+    packed rows, controls ──▶ what is due, at its position ──▶ each version that lives ──▶ results of each version
+                                                                                      └──▶ drains that are over
+
+Results of versions that run together are merged where those of all buckets meet.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.migrate.migrator import Migrator
-from midstream.migrate.record import REFUSED, MigrationRecord
+from midstream.change.lifecycle import Element, Life
+from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
-from midstream.model.batch import Arrival
+from midstream.model.batch import Lineage, Results
 from midstream.model.errors import MidstreamError
-from midstream.operators.build import CACQ, TREE, build
-from midstream.operators.codes import partition_codes
-from midstream.operators.snapshot import put_together, take_apart
-from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
-from midstream.plan.tree import parse_tree
-from midstream.plan.window import RangeWindow, RowsWindow
-from midstream.runtime.arrivals import FOREVER, NEVER
-from midstream.runtime.numbering import number_rows
-from midstream.runtime.spark.blobs import OFFSET, Rows, in_order, to_blob
-from midstream.runtime.spark.control import MIGRATE
-from midstream.runtime.spark.course import Course
-from midstream.runtime.spark.durable import DurableBucket, Store
+from midstream.runtime.arrivals import NEVER
+from midstream.runtime.spark.blobs import to_blob
+from midstream.runtime.spark.control import CHANGE, CONTROL, ELEMENT
+from midstream.runtime.spark.course import OLDEST, PRINT
+from midstream.runtime.spark.durable import Book, Due, DurableBucket, Head, Store
 from midstream.runtime.spark.mapped import MappedState
+from midstream.runtime.spark.repository import load_version
+from midstream.runtime.spark.version_bucket import BucketSpec, Packed, VersionBucket
 
-VERSION_SHIFT = 40
-"""A live offset is (batch, partition, place): later batches come after earlier ones."""
 RESULT, EVENT, LATE = 0, 1, 2
 """Kinds of output lines."""
-
-
-@dataclass(frozen=True)
-class BucketSpec:
-    """What all buckets of a query share."""
-
-    plan: Plan
-    lateness_us: dict[int, int]
-    """Allowed lateness per stream position."""
-    mapped_folder: str
-    ordered: bool
-    recorded: bool
-    first_label: int
-    """The bucket that counts rows every bucket gets."""
-    framework: str = TREE
-    routing: str = "selectivity"
-    schedule: tuple[MigrationRequest, ...] = ()
-    """Migrations of a rehearsal, in order of their time."""
-    batches: int | None = None
-    """In a rehearsal: after how many micro-batches nothing more comes."""
-
-
-@dataclass
-class Packed:
-    """What one micro-batch brings to one bucket."""
-
-    rows: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
-    """Per alias: (partition, blob)."""
-    high: dict[int, int] = field(default_factory=dict)
-    """Per stream position: largest time in this batch."""
-    controls: list[dict[str, Any]] = field(default_factory=list)
-    untimed: int = 0
-    """Rows without a time."""
 
 
 class Bucket:
@@ -80,245 +43,298 @@ class Bucket:
     def __init__(self, spec: BucketSpec, label: int, store: Store) -> None:
         self.spec = spec
         self.label = label
-        self.durable = DurableBucket(store)
-        self.sources = spec.plan.query.sources
-        self._names = [spec.plan.query.columns_of(s.alias) for s in self.sources]
+        self._store = store
+        alone = len(spec.labels) <= 1
+        self.book = Book.read(store, alone)
+        self.control = self.book.control
+        self._stack = ExitStack()
+        self._packed = Packed()
+        self._open: dict[int, VersionBucket] = {}
+        self._ran: list[VersionBucket] = []
+        """The versions that have run in this micro-batch, oldest first; also those that are over."""
+        self._over: dict[int, int] = {}
+        """Versions whose drain was over in this micro-batch, and since when."""
+        self._begun: list[dict[str, Any]] = []
+        """Changes and elements that took effect in this micro-batch."""
 
     def on_batch(self, packed: Packed) -> Iterator[tuple[int, int, bytes]]:
         """Process one micro-batch and yield lines of output: kind, rows, blob."""
         started = time.perf_counter()
-        head = self.durable.head
-        controls = [c for c in packed.controls if c["id"] not in head.controls]
-        arrived, late = self._take_in(packed)
+        book = self.book
+        controls = [c for c in packed.controls if c["id"] not in book.controls]
         for position, high in packed.high.items():
             if high != NEVER:
-                head.high[position] = max(high, head.high.get(position, high))
-        drain = any(c["do"] == "drain" for c in controls) and head.high
-        safe = max(head.high.values()) + 1 if drain else self._safe()
-        if not head.version:
-            head.due = list(self.spec.schedule)
-        refused = self._ask(controls)
-        last = self.spec.batches is not None and head.version + 1 >= self.spec.batches
-        with MappedState(Path(self.spec.mapped_folder) / str(self.label)) as mapped:
-            course, rebuilt = self._attach(mapped)
-            migrator = course.migrator
-            tested = migrator.pipeline.predicate_evaluations
-            released = self._release(arrived, safe, course)
-            course.advance(head.released_us)
-            migrator.work(course.next_seq - 1)
-            if drain or last:
-                course.end()
-            if last:
-                course.give_up()
-            # The changes of a difference that time alone brings wait for the next row; so do the rows they show.
-            self._let_go(migrator.last_us if self.spec.plan.query.subtracted else safe)
-            self._remember(course)
-            head.controls += [c["id"] for c in controls]
-            head.rows_in += released
-            rows_out = sum(t.num_rows for t in course.leaving)
-            head.rows_out += rows_out
-            late_rows = packed.untimed + sum(len(rows) for rank, rows in late.items() if self._counts(rank))
-            head.late += late_rows
-            self.durable.commit()
-            shared = mapped.publish(head.token, *take_apart((migrator, course.next_seq)))
-        lines = [(RESULT, table.num_rows, to_blob(table)) for table in course.leaving]
-        size = migrator.pipeline.size()
-        lines += [(LATE, len(rows), to_blob(self._named(k, rows))) for k, rows in late.items() if self._counts(k)]
+                book.high[position] = max(high, book.high.get(position, high))
+        if not book.batches:
+            book.due = [r for r in self.spec.schedule if not isinstance(r, MigrationRequest)]
+        drain = any(c["do"] == "drain" for c in controls)
+        last = self.spec.batches is not None and book.batches + 1 >= self.spec.batches
+        with ExitStack() as stack:
+            self._stack, self._packed = stack, packed
+            refused = self._read(controls)
+            for number, life in self.control.lives.items():
+                if life.alive or self.control.audits(number) or number in self._waiting():
+                    self._enter(number)
+            refused += [r for b in list(self._open.values())[-1:] for r in b.ask(controls)]
+            phase = self.control.phase
+            self._run(drain)
+            closed = [bucket.close(drain, last) for bucket in self._open.values()]
+            shared = all(closed)
+            book.controls += [c["id"] for c in controls]
+            for number in [n for n in book.heads if n not in self._open]:
+                DurableBucket(self._store, book.heads.pop(number), number).forget()
+                shutil.rmtree(self._mapped_folder(number), ignore_errors=True)
+            book.write(self._store)
+        yield from self._lines(started, controls, refused, phase, shared)
+
+    def _lines(
+        self, started: float, controls: list[dict[str, Any]], refused: list[dict[str, Any]], phase: str, shared: bool
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield what came out: results, late rows, and what happened."""
+        tables = [t for b in self._ran for t in b.course.leaving]
+        rows_out = sum(t.num_rows for t in tables)
+        yield from ((RESULT, table.num_rows, to_blob(table)) for table in tables)
+        first = self._ran[0] if self._ran else None
+        late = 0
+        if first is not None:
+            kept = {k: rows for k, rows in first.late.items() if first.counts(k)}
+            late = self._packed.untimed + sum(len(rows) for rows in kept.values())
+            yield from ((LATE, len(rows), to_blob(first.named(k, rows))) for k, rows in kept.items())
+        newest = self._ran[-1] if self._ran else None
+        tells = [b.told() for b in self._ran]
+        course = None if newest is None else newest.course
         event = {
-            "bucket": self.label, "version": head.version, "rows_in": released, "rows_out": rows_out,
-            "late": late_rows, "waiting": sum(head.pending.values()),
-            "released_us": head.released_us,
-            "predicate_evaluations": migrator.pipeline.predicate_evaluations - tested,
-            "state_tuples": size.tuples, "state_bytes": size.nbytes, "rebuilt": rebuilt, "shared": shared,
+            "bucket": self.label, "version": self.book.batches, "rows_out": rows_out, "late": late,
+            "rows_in": 0 if first is None else first.rows_in,
+            "released_us": max((b.durable.head.released_us for b in self._ran), default=NEVER),
+            **{k: sum(t[k] for t in tells) for k in ("predicate_evaluations", "state_tuples", "state_bytes")},
+            "waiting": 0 if first is None else first.told()["waiting"],
+            "rebuilt": any(b.rebuilt for b in self._ran), "shared": shared,
             "wall_ms": (time.perf_counter() - started) * 1000, "controls": controls,
-            "plan": str(migrator.plan), "join": migrator.plan.method, "phase": course.phase,
-            "migrations": [*refused, *course.news()],
+            "plan": "" if newest is None else str(newest.migrator.plan),
+            "join": "auto" if newest is None else newest.migrator.plan.method,
+            "phase": phase if phase != "steady" else self.control.phase if self.control.phase != "steady"
+            else "steady" if course is None else course.phase,
+            "migrations": [*refused, *([] if course is None else course.news())],
+            "query_version": 0 if newest is None else newest.version,
+            "begun": self._begun, "over": {str(v): at_us for v, at_us in self._over.items()},
+            "versions": [b.version for b in self._open.values()],
         }  # fmt: skip
-        yield from lines
         yield EVENT, 0, json.dumps(event).encode()
 
-    def _take_in(self, packed: Packed) -> tuple[dict[int, Rows], dict[int, Rows]]:
-        """Return the rows of each alias that may still be in order, also those that waited; and those that are late.
-
-        A row is late when a batch before this one has shown a time further ahead than the allowed lateness.
-        """
-        head = self.durable.head
-        arrived, late = {}, {}
-        shift = 0 if self.spec.recorded else (head.version % (1 << 22)) << VERSION_SHIFT
-        for rank, source in enumerate(self.sources):
-            waiting = self.durable.pending_rows(rank)
-            fresh = [_rows(blob, shift) for _, blob in sorted(packed.rows.get(rank, []), key=lambda p: p[0])]
-            if fresh:
-                rows = Rows(pa.concat_tables([f.table for f in fresh]))
-                high = head.high.get(source.position)
-                bound = -FOREVER if high is None else high - self.spec.lateness_us[source.position]
-                tardy = rows.times < max(bound, head.released_us)
-                if tardy.any():
-                    late[rank] = rows.where(tardy)
-                    rows = rows.where(~tardy)
-                waiting = [*waiting, rows]
-            if waiting:
-                arrived[rank] = in_order(waiting)
-        return arrived, late
-
-    def _safe(self) -> int:
-        """Return the time below which no row that is not late can still come, on any stream."""
-        head = self.durable.head
-        positions = {s.position for s in self.sources}
-        if any(p not in head.high for p in positions):
-            return head.released_us
-        safe = min(head.high[p] - self.spec.lateness_us[p] for p in positions)
-        return max(safe, head.released_us)
-
-    def _ask(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Note the migrations that control rows ask for, from here on; return the records of those refused."""
-        head, refused = self.durable.head, []
+    def _read(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Note what control rows ask for: changes take effect behind every row that has been read anywhere."""
+        book = self.book
+        at_us = max(book.high.values(), default=NEVER) + 1
         for control in controls:
-            if control["do"] != MIGRATE:
-                continue
-            try:
-                asked = MigrationRequest(**{**control["migration"], "identity": control["id"]})
-                asked = replace(asked, at_us=max(head.released_us, -FOREVER))
-                asked.checked(self._plan(head.plan))
-                head.due.append(asked)
-            except (MidstreamError, TypeError) as error:
-                asked_for = control["migration"]
-                record = MigrationRecord(control["id"], str(asked_for.get("plan")), str(asked_for.get("strategy")))
-                record.state, record.reason = REFUSED, str(error)
-                refused.append(record.to_dict())
-        return refused
+            due: Due | None = None
+            if control["do"] == CHANGE:
+                due = replace(ChangeRequest(**control["change"]), at_us=at_us, identity=control["id"])
+            elif control["do"] == CONTROL:
+                due = ControlRequest(control["control"], at_us, control["id"])
+            elif control["do"] == ELEMENT:
+                self._apply(Element(control["kind"], control["version"], control["at_us"]))
+            if due is not None:
+                book.due.append(due)
+        return []
 
-    def _plan(self, written: tuple[str, str] | None) -> Plan:
-        """Return a plan of the query from its join order and method; None is the plan it was started with."""
-        if written is None:
+    def _waiting(self) -> list[int]:
+        """Return versions that keep their rows until they may start."""
+        return [c.new for c in self.control.open_changes if c.waits_for_drain]
+
+    def _plan(self, number: int) -> Plan:
+        if number == 1:
             return self.spec.plan
-        query = self.spec.plan.query
-        return Plan(query, parse_tree(written[0], query.aliases), cast(MethodChoice, written[1]))
+        if self.spec.repository is None:
+            return self.spec.versions[number - 2]
+        return load_version(Path(self.spec.repository), number).plan
 
-    def _attach(self, mapped: MappedState) -> tuple[Course, bool]:
-        """Return the operators with their states: mapped from this host's memory, or rebuilt from the window rows."""
-        head = self.durable.head
-        taken = mapped.take(head.token) if head.version else None
-        if taken is not None:
-            migrator, next_seq = put_together(*taken)
-            waiting = {request.identity for request, _ in migrator.waiting}
-            due = [r for r in head.due if r.identity not in waiting]
-            return Course(migrator, next_seq, due, self.durable.let_go), False
-        return self._rebuilt(), head.version > 0
+    def _mapped_folder(self, number: int) -> Path:
+        return Path(self.spec.mapped_folder) / (str(self.label) if number == 1 else f"{self.label}-{number}")
 
-    def _rebuilt(self) -> Course:
-        """Return operators whose states come from the durable window rows.
+    def _enter(self, number: int) -> VersionBucket:
+        """Take a version's state up for this micro-batch."""
+        book, plan = self.book, self._plan(number)
+        life = self.control.lives[number]
+        new = number not in book.heads
+        if new:
+            book.heads[number] = Head(version=book.batches)
+            if life.start_us is not None:
+                book.heads[number].released_us = life.start_us
+        if new or not book.batches:
+            book.heads[number].due = self._migrations(number)
+        spec = replace(self.spec, plan=plan)
+        if number > 1:
+            spec = replace(spec, lateness_us=self._lateness(plan))
+        mapped = self._stack.enter_context(MappedState(self._mapped_folder(number)))
+        traced = not self.control.quiet or bool(self.book.due)
+        bucket = VersionBucket(spec, self.label, self._store, book.heads[number], number, mapped, traced)
+        bucket.open(self._packed, None if life.start_us == NEVER else life.start_us)
+        # Only now: rows of this micro-batch are late by what earlier ones have shown.
+        book.heads[number].high = dict(book.high)
+        self._open[number] = bucket
+        self._ran.append(bucket)
+        return bucket
 
-        Where two plans divide the work, the rows go through them again, with the migration at its position; so they do
-        in a difference, which is then as it was after the last row it has seen. Else they only enter the states of
-        their sources: the others are incomplete from now on and completed on demand.
-        """
-        head, spec = self.durable.head, self.spec
-        plan = self._plan(head.plan if head.before is None else head.before)
-        due = head.due if head.running is None else [head.running, *head.due]
-        migrator = Migrator(plan, build(plan, spec.ordered, spec.framework, spec.routing), spec.framework)
-        course = Course(migrator, 0, due, self.durable.let_go)
-        held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
-        rows = {rank: in_order(parts) for rank, parts in held.items() if parts}
-        again = head.running is not None or spec.framework == CACQ or bool(plan.query.subtracted)
-        if rows and again:
-            course.repeat(self._number(rows, 0))
-        elif rows:
-            course.take_in_again(self._number(rows, 0), head.released_us)
-        return course
+    def _migrations(self, number: int) -> list[MigrationRequest]:
+        """Return the migrations of a rehearsal that come while a version is the newest."""
+        out, newest = [], 1
+        for request in self.spec.schedule:
+            newest += isinstance(request, ChangeRequest)
+            if isinstance(request, MigrationRequest) and newest == number:
+                out.append(request)
+        return out
 
-    def _remember(self, course: Course) -> None:
-        """Write into the head what a restart needs to know: the plan, migrations under way, output held back."""
-        head, migrator = self.durable.head, course.migrator
-        head.plan = _written(migrator.plan)
-        head.running = migrator.current if migrator.divides else None
-        head.before = _written(migrator.before) if migrator.divides else None
-        head.due = [*(request for request, _ in migrator.waiting), *course.due]
-        if course.held:
-            self.durable.hold_back(pa.concat_tables(course.held))
+    def _lateness(self, plan: Plan) -> dict[int, int]:
+        return {s.position: self.spec.lateness_us.get(s.position, 0) for s in plan.query.sources}
 
-    def _number(self, rows: dict[int, Rows], next_seq: int) -> dict[str, Arrival]:
-        by_alias = {}
-        for rank, source in enumerate(self.sources):
-            mine = rows.get(rank) or Rows(self._empty(rank))
-            by_alias[source.alias] = mine.alias_rows(self._names[rank])
-        return number_rows(self.spec.plan.query, by_alias, next_seq)
+    def _run(self, drain: bool) -> None:
+        """Run all versions up to where no row can come any more, stopping where something is due."""
+        while True:
+            safe_us = self._safe_us(drain)
+            reached_us = min([safe_us, *([max(self.spec.last_us.values())] if self.spec.last_us else [])])
+            due = [d for d in self.book.due if (NEVER if d.at_us is None else d.at_us) <= reached_us]
+            at_us = due[0].at_us if due else None
+            self._advance(safe_us if at_us is None else at_us)
+            if not due:
+                return
+            self.book.due.remove(due[0])
+            self._begin(due[0])
 
-    def _release(self, arrived: dict[int, Rows], safe: int, course: Course) -> int:
-        """Run the rows below the safe time through the operators, keep them durably, let the others wait."""
-        head = self.durable.head
-        released, count = {}, 0
-        for rank in range(len(self.sources)):
-            if rank not in arrived:
-                continue
-            rows = arrived[rank]
-            cut = int(np.searchsorted(rows.times, safe))
-            self.durable.wait(rank, Rows(rows.table.slice(cut)))
-            if cut:
-                released[rank] = Rows(rows.table.slice(0, cut))
-                count += cut if self._counts(rank) else 0
-                self.durable.add(rank, released[rank])
-        if released:
-            course.run(self._number(released, course.next_seq))
-        head.released_us = max(head.released_us, safe)
-        return count
+    def _safe_us(self, drain: bool) -> int:
+        """Return up to where all rows have come, for the versions that run."""
+        running = [b for n, b in self._open.items() if self.control.lives[n].alive]
+        if running:
+            return min(b.safe_us(drain) for b in running)
+        return min(self.book.high.values(), default=NEVER)
 
-    def _counts(self, rank: int) -> bool:
-        """Tell whether rows of an alias count as input here: each row of a stream counts once."""
-        source = self.sources[rank]
-        first = next(s for s in self.sources if s.stream.name == source.stream.name)
-        here = source.alias not in self.spec.plan.partitioning.broadcast or self.label == self.spec.first_label
-        return source is first and here
+    def _advance(self, upto_us: int) -> None:
+        """Run every version that lives up to a time; see what first results and ended drains bring."""
+        done: set[int] = set()
+        self._watch()
+        self._start_waiting()
+        while todo := [n for n in sorted(self._open) if n not in done and self._runs(n)]:
+            number = todo[0]
+            done.add(number)
+            bucket = self._open[number]
+            before = len(bucket.course.leaving)
+            over_us = self._advance_one(bucket, max(upto_us, bucket.durable.head.released_us))
+            if over_us is not None:
+                self._over[number] = over_us
+            # Results matter here where first results are decided here.
+            fresh = bucket.course.leaving[before:] if self._expected() else []
+            self.control.see(number, [results_of(t) for t in fresh], over_us)
+            self._start_waiting()
+        self.control.follow()
+        self._watch()
+        self._leave()
 
-    def _let_go(self, now_us: int | None) -> None:
-        """Drop durable window rows that no row from a time on can meet; None: no row has been seen."""
-        for rank, source in enumerate(self.sources):
-            window = source.window
-            if window is None:
-                self.durable.drop(rank, FOREVER, None)
-            elif isinstance(window, RangeWindow):
-                self.durable.drop(rank, None if now_us is None else now_us - window.width_us, None)
-            elif not window.partition_by:
-                self.durable.drop(rank, None, window.count)
-            else:
-                self._shrink_partitions(rank, window)
+    def _runs(self, number: int) -> bool:
+        """Tell whether rows go through a version: it lives, or what it loses is counted."""
+        return self.control.lives[number].alive or self.control.audits(number)
 
-    def _shrink_partitions(self, rank: int, window: RowsWindow) -> None:
-        """Rewrite the rows of a partitioned window once most of them have been pushed out."""
-        chunks = self.durable.head.chunks.get(rank, [])
-        if len(chunks) < 2 or sum(c.rows for c in chunks[1:]) < chunks[0].rows + 4096:
+    def _expected(self) -> bool:
+        return self.control.decides and any(c.waits_for_result for c in self.control.open_changes)
+
+    def _advance_one(self, bucket: VersionBucket, upto_us: int) -> int | None:
+        """Run one version up to a time; return since when its drain is over."""
+        exact = any(c.waits_for_drain for c in self.control.open_changes)
+        if exact and bucket.migrator.pipeline.counts_rows:
+            for time_us in bucket.instants(upto_us):
+                bucket.advance(time_us + 1, time_us)
+                if (over_us := bucket.drained_us()) is not None:
+                    bucket.advance(upto_us, self._clock_us(upto_us))
+                    return over_us
+        bucket.advance(upto_us, self._clock_us(upto_us))
+        return bucket.drained_us()
+
+    def _clock_us(self, upto_us: int) -> int:
+        """Return up to where time has come, when no row below `upto_us` can come: no further than the last row."""
+        known = self.spec.last_us if self.spec.last_us else self.book.high
+        return min([upto_us, *([max(known.values())] if known else [])])
+
+    def _watch(self) -> None:
+        """Let versions that drain, or whose losses are counted, look out for the end of what is old."""
+        for number, bucket in self._open.items():
+            watched_us = self.control.watched_us(number)
+            if watched_us is not None:
+                bucket.watch(watched_us)
+
+    def _start_waiting(self) -> None:
+        """Let versions that had to wait for a drain begin with the rows from their start on."""
+        for number, bucket in self._open.items():
+            life, head = self.control.lives[number], bucket.durable.head
+            if life.alive and life.start_us is not None and head.released_us < life.start_us:
+                head.released_us = life.start_us
+                bucket.start_at(life.start_us)
+
+    def _leave(self) -> None:
+        """Let go of versions that are over."""
+        for number in [n for n in self._open if not self._runs(n) and n not in self._waiting()]:
+            life = self.control.lives[number]
+            if life.stop_us is None or self._open[number].durable.head.released_us >= life.stop_us:
+                del self._open[number]
+
+    def _begin(self, due: Due) -> None:
+        """Let a change or an element take effect at its position."""
+        at_us = due.at_us if due.at_us is not None else NEVER
+        if isinstance(due, Element):
+            self._apply(due)
             return
-        rows = in_order(self.durable.window_rows(rank))
-        columns = rows.alias_rows(self._names[rank]).columns
-        codes = partition_codes([columns[c.name] for c in window.partition_by])
-        _, partition = np.unique(codes, axis=0, return_inverse=True)
-        order = np.argsort(partition, kind="stable")
-        sizes = np.bincount(partition)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.durable.replace(rank, rows.where(sizes[partition] - place <= window.count))
+        told: dict[str, Any] = {"at_us": at_us, "id": due.identity}
+        if isinstance(due, ControlRequest):
+            try:
+                self.control.control(due.element, at_us)
+            except MidstreamError as error:
+                told["refused"] = str(error)
+            self._begun.append({**told, "control": due.control})
+            lives: list[Life] = self.control.alive
+            for life in lives:
+                if life.start_us == at_us and life.version in self._open:
+                    self._restart(life.version)
+        else:
+            number, self.book.next_version = self.book.next_version, self.book.next_version + 1
+            audit = (self.spec.recorded if due.audit is None else due.audit) and due.method != DELAYED_DRAIN
+            audit = audit and not any(self._plan(v.version).query.subtracted for v in self.control.alive)
+            self.control.change(due, number, at_us, audit)
+            self._begun.append({**told, "change": due.to_dict(), "version": number, "audit": audit})
+        for life in self.control.alive:
+            if life.version not in self._open:
+                self._enter(life.version)
+        for number in self._waiting():
+            if number not in self._open:
+                self._enter(number)
+                self._open[number].start_at(at_us)
+        self._leave()
 
-    def _empty(self, rank: int) -> pa.Table:
-        source = self.sources[rank]
-        columns = {n: pa.array([], source.stream.type_of(n)) for n in self._names[rank]}
-        return Rows.of(np.empty(0, np.int64), np.empty(0, np.int64), columns).table
+    def _restart(self, number: int) -> None:
+        """Forget what a version holds: it starts anew."""
+        before = self._open.pop(number)
+        DurableBucket(self._store, self.book.heads.pop(number), number).forget()
+        fresh = self._enter(number)
+        self._ran.remove(fresh)
+        self._ran[self._ran.index(before)] = fresh
+        fresh.go_on_from(before)
 
-    def _named(self, rank: int, rows: Rows) -> pa.Table:
-        """Return late rows with their stream's name and their own column names."""
-        names = ["_time", "_offset", *self._names[rank]]
-        return rows.table.rename_columns(names).append_column(
-            "_stream", pa.repeat(self.sources[rank].stream.name, len(rows))
-        )
-
-
-def _rows(blob: bytes, shift: int) -> Rows:
-    table = pa.ipc.open_stream(blob).read_all()
-    if shift:
-        place = table.column_names.index(OFFSET)
-        table = table.set_column(place, OFFSET, pa.array(table.column(OFFSET).to_numpy() + shift))
-    return Rows(table)
+    def _apply(self, element: Element) -> None:
+        """Let an element take effect that was decided where the output of all buckets meets."""
+        self.control.element(element)
 
 
-def _written(plan: Plan) -> tuple[str, str]:
-    """Return what a plan of the same query is made from."""
-    return str(plan), plan.method
+def results_of(table: pa.Table) -> Results:
+    """Return results as they were before they were told."""
+    names = [n for n in table.column_names if n.startswith("_order")][2:]
+    order = None
+    if names:
+        order = np.column_stack([table.column(n).to_numpy() for n in names]).astype(np.int64)
+    lineage = None
+    if OLDEST in table.column_names:
+        lineage = Lineage(table.column(OLDEST).to_numpy(), table.column(PRINT).to_numpy())
+    kept = table.drop_columns(
+        [n for n in table.column_names if n.startswith("_order") or n in (OLDEST, PRINT, "_version")]
+    )
+    batches = kept.combine_chunks().to_batches()
+    return Results(batches[0] if batches else pa.RecordBatch.from_pylist([], kept.schema), order, lineage)
+
+
+__all__ = ["EVENT", "LATE", "RESULT", "Bucket", "BucketSpec", "Packed"]

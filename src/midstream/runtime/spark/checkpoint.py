@@ -5,6 +5,7 @@ checkpoint/control        control rows
 checkpoint/midstream.json who: query, plan, buckets
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/events.jsonl   what happened, one line each
+checkpoint/versions       later versions of the query, and how far a change of it has come
 checkpoint/late           rows that came too late, a file per micro-batch
 checkpoint/lock           held by the process that runs the query
 """
@@ -26,6 +27,7 @@ from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.runtime.late import agreeing
 from midstream.runtime.spark.control import ControlLog
+from midstream.runtime.spark.repository import load_version, numbers
 
 
 class Checkpoint:
@@ -52,6 +54,16 @@ class Checkpoint:
         """Return the control log."""
         return ControlLog(self.folder / "control")
 
+    @property
+    def versions(self) -> Path:
+        """Return the folder of later versions."""
+        return self.folder / "versions"
+
+    @property
+    def meetings(self) -> Path:
+        """Return the folder in which the driver keeps how far a change has come."""
+        return self.folder / "versions" / "meetings"
+
     def identify(self, name: str, plan: Plan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """Write down who the query is, or check that it is still the same one."""
         asked = {"name": name, "query": str(plan.query), "plan": str(plan), "join": plan.method, "buckets": buckets}
@@ -63,7 +75,8 @@ class Checkpoint:
                     f"checkpoint {self.folder} was written with {known['buckets']} buckets and cannot go on with "
                     f"{buckets}; start with buckets = {known['buckets']} or with a new checkpoint"
                 )
-            if known["query"] != asked["query"]:
+            later = [str(load_version(self.versions, n).plan.query) for n in numbers(self.versions)]
+            if asked["query"] not in (known["query"], *later):
                 raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
             return known
         try:
@@ -72,6 +85,11 @@ class Checkpoint:
             raise MidstreamError(f"cannot write the checkpoint {self.folder}: {error.strerror}") from error
         known = {**asked, "labels": list(labels), "id": uuid.uuid4().hex}
         self._replace("midstream.json", known)
+        return known
+
+    def read_identity(self) -> dict[str, Any]:
+        """Return who the query is."""
+        known: dict[str, Any] = json.loads((self.folder / "midstream.json").read_text(encoding="utf-8"))
         return known
 
     def hold(self) -> None:

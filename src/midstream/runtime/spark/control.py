@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
+CHANGE, CONTROL, ELEMENT = "change", "control", "element"
 CONTROLS = {
     STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
     DRAIN: "give out everything that waits, then stop",
     SNAPSHOT: "write the statistics of every bucket into the events",
     MIGRATE: "go on with another plan of the same meaning",
+    CHANGE: "go on with another query",
+    CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
+    ELEMENT: "what the results of all buckets together have brought about: a version starts, drains or stops",
 }
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from midstream.change.merger import versioned
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED
 from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import go_on, take_in_again
-from midstream.model.batch import Arrival, Results
+from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.plan.query import Query
 from midstream.runtime.arrivals import FOREVER
 from midstream.runtime.numbering import slices, stop_at, time_of
@@ -20,10 +21,12 @@ from midstream.runtime.numbering import slices, stop_at, time_of
 EMIT, RANK = "_order0", "_order1"
 """Where results stand among those of other buckets: first by the time they leave, then what was held back."""
 
+OLDEST, PRINT = "_oldest", "_print"
+
 
 def order_columns(query: Query) -> list[str]:
     """Name the columns that say where results of a query stand; changes of a difference are simply numbered."""
-    width = 1 if query.subtracted else 4 + 2 * len(query.sources)
+    width = 1 if query.subtracted else 2 * TRIGGER if query.stages else TRIGGER + 2 * len(query.sources)
     return [f"_order{k}" for k in range(2 + width)]
 
 
@@ -48,6 +51,8 @@ class Course:
         """Gives the output earlier micro-batches have held back."""
         self._before = {r.identity: r.state for r in migrator.records}
         self.phase = migrator.phase
+        self.version = 1
+        """Which version of the query gives these results."""
 
     def run(self, arrivals: dict[str, Arrival]) -> None:
         """Run rows through the operators."""
@@ -61,11 +66,20 @@ class Course:
             for piece in slices(arrivals, self.next_seq, stop):
                 _, results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
                 self._let_go()
-                self.held += [_with_order(r) for r in migrator.pipeline.release()]
+                self.held += [self._told(r) for r in migrator.pipeline.release()]
                 if len(results):
-                    self.leaving.append(_with_order(results))
+                    self.leaving.append(self._told(results))
                 self.phase = migrator.phase if self.phase == "steady" else self.phase
             self.next_seq = stop
+
+    def tick(self, clock_us: int) -> None:
+        """Let time pass: window instances that have ended leave."""
+        results = self.migrator.pipeline.tick(clock_us)
+        if len(results):
+            self.leaving.append(self._told(results))
+
+    def _told(self, results: Results) -> pa.Table:
+        return told(results, self.version)
 
     def _start_due(self, now_us: int) -> None:
         while self.due and (self.due[0].at_us or 0) <= now_us:
@@ -116,14 +130,21 @@ class Course:
         self.leaving, self.held, self._earlier = [], [], earlier
 
 
-def _with_order(results: Results) -> pa.Table:
-    """Return results with their place among other buckets' as further columns `_order0`, `_order1`, ..."""
-    rows = pa.Table.from_batches([results.rows])
+def told(results: Results, version: int) -> pa.Table:
+    """Return results with their version, and what else they say of themselves as further columns.
+
+    `_order0`, `_order1`, ...: their place among other buckets' results; `_oldest`, `_print`: what they depend on.
+    """
+    rows = pa.Table.from_batches([versioned(results.rows, version)])
     if results.order is not None:
-        rows = rows.append_column(EMIT, rows.column("_time"))
+        left = results.order[:, 0] if results.order.shape[1] >= TRIGGER else rows.column("_time").to_numpy()
+        rows = rows.append_column(EMIT, pa.array(np.ascontiguousarray(left)))
         rows = rows.append_column(RANK, pa.array(np.ones(rows.num_rows, np.int64)))
         for k in range(results.order.shape[1]):
             rows = rows.append_column(f"_order{k + 2}", pa.array(np.ascontiguousarray(results.order[:, k])))
+    if results.lineage is not None:
+        rows = rows.append_column(OLDEST, pa.array(np.ascontiguousarray(results.lineage.oldest_us)))
+        rows = rows.append_column(PRINT, pa.array(np.ascontiguousarray(results.lineage.prints)))
     return rows
 
 

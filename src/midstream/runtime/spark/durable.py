@@ -7,16 +7,22 @@ window; it goes when none of its rows can be part of a result any more.
 import pickle
 import uuid
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from midstream.change.control import ControlManager
+from midstream.change.lifecycle import Element
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
 from midstream.runtime.arrivals import NEVER
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 
+Due = ChangeRequest | ControlRequest | Element
 HELD = -1
 """The alias under which output that is held back is kept, a chunk per micro-batch."""
+STAGE = 5_000
+"""Rows of stage k are kept under this alias plus k."""
 PENDING = -1
 """The chunk number under which rows wait that may still be preceded by others."""
 
@@ -50,6 +56,18 @@ class Chunk:
 
 
 @dataclass
+class StageState:
+    """What the head knows of a stage: its chunks with the number behind their last row, and a few counters."""
+
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    first: int = 0
+    """Rows numbered below are not needed any more."""
+    end: int = 0
+    """The number behind the last row kept."""
+
+
+@dataclass
 class Head:
     """The small part of a bucket's durable state, read and written in every batch."""
 
@@ -79,15 +97,56 @@ class Head:
     """Migrations to come: their position has not been reached, or another one is not over."""
     held: list[int] = field(default_factory=list)
     """Chunks of output that is held back."""
+    stages: dict[int, StageState] = field(default_factory=dict)
+    """What the windows over the results hold."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read a head that was written before some of its fields were known."""
+        self.__dict__.update(Head().__dict__ | state)
+
+
+VERSION_SHIFT = 10_000
+"""Aliases of version n are kept under their rank and n - 1 times this."""
+
+
+@dataclass
+class Book:
+    """What a bucket remembers of its query: the lives of its versions, what is to come, and the head of each."""
+
+    control: ControlManager
+    heads: dict[int, Head] = field(default_factory=dict)
+    due: list[Due] = field(default_factory=list)
+    """Changes and elements whose position has not been reached."""
+    next_version: int = 2
+    batches: int = 0
+    """How many micro-batches this bucket has seen."""
+    high: dict[int, int] = field(default_factory=dict)
+    """Largest time seen per stream position."""
+    controls: list[str] = field(default_factory=list)
+    """Control rows that have been read, by id."""
+
+    @staticmethod
+    def read(store: Store, decides: bool) -> "Book":
+        """Return the book of a bucket; that of a query that has never changed may be a head alone."""
+        held = store.read_head()
+        found = pickle.loads(held) if held is not None else Head()
+        if isinstance(found, Book):
+            return found
+        return Book(ControlManager(decides=decides), {1: found}, high=dict(found.high), controls=list(found.controls),
+                    batches=found.version)  # fmt: skip
+
+    def write(self, store: Store) -> None:
+        """Replace the book."""
+        self.batches += 1
+        store.write_head(pickle.dumps(self))
 
 
 class DurableBucket:
-    """Reads and writes one bucket's durable state."""
+    """Reads and writes the durable state of one version in one bucket."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        held = store.read_head()
-        self.head: Head = pickle.loads(held) if held is not None else Head()
+    def __init__(self, store: Store, head: Head, version: int = 1) -> None:
+        self._store = _Shifted(store, (version - 1) * VERSION_SHIFT)
+        self.head = head
 
     def window_rows(self, alias: int) -> list[Rows]:
         """Read back the live window rows of an alias, oldest first."""
@@ -143,8 +202,60 @@ class DurableBucket:
         self.head.held = []
         return tables
 
+    def keep_stage(self, stage: int, rows: pa.Table | None, state: StageState, anew: bool) -> None:
+        """Keep rows that a stage has taken in; let go of those it no longer needs. `anew`: these and no others."""
+        kept = self.head.stages.get(stage, StageState())
+        chunks = kept.chunks
+        if anew:
+            for number, _ in chunks:
+                self._store.remove(STAGE + stage, number)
+            chunks = []
+        if rows is not None and rows.num_rows:
+            self._store.write(STAGE + stage, self.head.version, to_blob(rows))
+            chunks = [*chunks, (self.head.version, state.end)]
+        while chunks and chunks[0][1] <= state.first:
+            self._store.remove(STAGE + stage, chunks[0][0])
+            chunks = chunks[1:]
+        self.head.stages[stage] = StageState(chunks, state.counters, state.first, state.end)
+
+    def stage_rows(self, stage: int) -> list[pa.Table]:
+        """Read back the rows of a stage, oldest first."""
+        return [from_blob(self._store.read(STAGE + stage, n)) for n, _ in self.head.stages[stage].chunks]
+
     def commit(self) -> None:
-        """Write the head as the next version."""
+        """Name the state as it is now."""
         self.head.version += 1
         self.head.token = f"{self.head.version}-{uuid.uuid4().hex}"
-        self._store.write_head(pickle.dumps(self.head))
+
+    def forget(self) -> None:
+        """Remove everything a version has kept: it is over."""
+        for alias, chunks in self.head.chunks.items():
+            for chunk in chunks:
+                self._store.remove(alias, chunk.number)
+        for alias, count in self.head.pending.items():
+            if count:
+                self._store.remove(alias, PENDING)
+        for stage, state in self.head.stages.items():
+            for number, _ in state.chunks:
+                self._store.remove(STAGE + stage, number)
+        for number in self.head.held:
+            self._store.remove(HELD, number)
+
+
+class _Shifted:
+    """A store in which the chunks of one version lie apart from those of others."""
+
+    def __init__(self, store: Store, shift: int) -> None:
+        self._store, self._shift = store, shift
+
+    def read(self, alias: int, chunk: int) -> bytes:
+        """Return a chunk."""
+        return self._store.read(alias + self._shift, chunk)
+
+    def write(self, alias: int, chunk: int, blob: bytes) -> None:
+        """Add or replace a chunk."""
+        self._store.write(alias + self._shift, chunk, blob)
+
+    def remove(self, alias: int, chunk: int) -> None:
+        """Remove a chunk."""
+        self._store.remove(alias + self._shift, chunk)

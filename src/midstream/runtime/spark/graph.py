@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import BucketSpec
@@ -47,18 +48,19 @@ def output_lines(
     spec: BucketSpec,
     labels: tuple[int, ...],
     controls: DataFrame | None,
+    streams: Mapping[str, StreamSchema],
+    positions: Mapping[str, int],
 ) -> DataFrame:
     """Return the lines all buckets give out: results, events, late rows."""
-    positions = {s.stream.name: s.position for s in plan.query.sources}
     packed = []
-    for name, position in sorted(positions.items(), key=lambda p: p[1]):
+    for name, stream in streams.items():
         frame = frames[name]
         if not spec.recorded:
-            used = {c for s in plan.query.sources if s.stream.name == name for c in plan.query.columns_of(s.alias)}
-            schema = next(s.stream for s in plan.query.sources if s.stream.name == name)
-            wanted = [c for c in frame.columns if c in used or c == schema.time]
+            # A later version may read any column a query can use.
+            wanted = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
             frame = frame.select(*[F.col(f"`{c}`") for c in wanted])
-        packed.append(frame.mapInArrow(Packer(plan, name, position, labels, spec.recorded), PACKED))
+        packer = Packer(plan, name, positions[name], stream.time, labels, spec.recorded, spec.versions, spec.repository)
+        packed.append(frame.mapInArrow(packer, PACKED))
     if controls is not None:
         every = F.explode(F.array(*[F.lit(label).cast("int") for label in labels]))
         packed.append(

@@ -5,6 +5,7 @@ Arrow batches of a partition ──▶ time, offset, used columns ──▶ buck
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import NEVER
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.spark.blobs import OFFSET, TIME, Rows, from_blob, to_blob
+from midstream.runtime.spark.repository import packed_versions
+from midstream.runtime.spark.version_bucket import RANK_SHIFT
 
 PACKED = "bucket int, alias int, part int, high long, blob binary"
 """The columns between pack and processor. `alias` -1 is a tick: `part` is then the stream's position and `high` its
@@ -36,8 +39,14 @@ class Packer:
     plan: Plan
     stream: str
     position: int
+    time: str
+    """The column that has the event time."""
     labels: tuple[int, ...]
     recorded: bool
+    versions: tuple[Plan, ...] = ()
+    """Later versions of the query, where they are known beforehand."""
+    repository: str | None = None
+    """The folder of later versions, where they are not."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one partition."""
@@ -50,9 +59,11 @@ class Packer:
             times, offsets, columns = self._recorded(table) if self.recorded else self._live(table, part)
             ahead = table.column("high").to_numpy() if self.recorded else times
             high = int(ahead.max(initial=NEVER))
-            for rank, source in enumerate(self.plan.query.sources):
-                if source.stream.name == self.stream and len(times):
-                    lines += self._blobs(rank, source.alias, part, times, offsets, columns)
+            for number, plan in self._wanted():
+                for rank, source in enumerate(plan.query.sources):
+                    if source.stream.name == self.stream and len(times):
+                        alias = rank + (number - 1) * RANK_SHIFT
+                        lines += self._blobs(alias, plan, source.alias, part, times, offsets, columns)
             untimed = 0 if self.recorded else table.num_rows - len(times)
             if untimed:
                 lines.append((self.labels[0], UNTIMED, self.position, untimed, None))
@@ -62,15 +73,20 @@ class Packer:
             schema=PACKED_ARROW,
         )
 
+    def _wanted(self) -> list[tuple[int, Plan]]:
+        """Return the versions whose rows are packed."""
+        if self.repository is not None:
+            return packed_versions(Path(self.repository), self.plan)
+        return list(enumerate((self.plan, *self.versions), 1))
+
     def _live(
         self, table: pa.Table, part: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], dict[str, pa.Array]]:
         """Take rows as Spark gives them; rows without a time cannot be placed and only count as late."""
-        schema = next(s.stream for s in self.plan.query.sources if s.stream.name == self.stream)
-        time = table.column(schema.time)
+        time = table.column(self.time)
         if time.null_count:
             table = table.filter(time.is_valid())
-            time = table.column(schema.time)
+            time = table.column(self.time)
         if pa.types.is_timestamp(time.type):
             time = time.cast(pa.timestamp("us", time.type.tz), safe=False)
         times = np.array(time.cast(pa.int64()).to_numpy(), np.int64)
@@ -90,17 +106,18 @@ class Packer:
     def _blobs(
         self,
         rank: int,
+        plan: Plan,
         alias: str,
         part: int,
         times: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         columns: dict[str, pa.Array],
     ) -> list[tuple[int, int, int, int, bytes | None]]:
-        used = {name: columns[name] for name in self.plan.query.columns_of(alias)}
+        used = {name: columns[name] for name in plan.query.columns_of(alias)}
         rows = Rows.of(times, offsets, used)
-        if len(self.labels) == 1:
+        if len(self.labels) == 1 or plan.partitioning.one_bucket:
             return [(self.labels[0], rank, part, 0, to_blob(rows.table))]
-        places = buckets_of(self.plan.partitioning, alias, len(self.labels), offsets, columns)
+        places = buckets_of(plan.partitioning, alias, len(self.labels), offsets, columns)
         if places is None:
             blob = to_blob(rows.table)
             return [(label, rank, part, 0, blob) for label in self.labels]

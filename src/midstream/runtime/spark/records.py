@@ -32,6 +32,6 @@ class Records:
         """Return all records, in the order they were first heard of."""
         return list(self._told.values())
 
-    def under_way(self) -> list[dict[str, Any]]:
-        """Return the records of migrations that are not over."""
-        return [r for r in self._told.values() if r["state"] in (RUNNING, QUEUED)]
+    def under_way(self, states: Sequence[str] = (RUNNING, QUEUED)) -> list[dict[str, Any]]:
+        """Return the records of what is not over."""
+        return [r for r in self._told.values() if r["state"] in states]

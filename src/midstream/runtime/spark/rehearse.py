@@ -16,16 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from midstream.change.control import GRACEFUL, unreached
+from midstream.change.request import DELAYED_DRAIN, ChangeRequest
+from midstream.migrate.request import MigrationRequest
 from midstream.runtime.arrivals import FOREVER, StreamReader
-from midstream.runtime.loop import Loop, versioned
+from midstream.runtime.loop import Loop
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import Sink
 from midstream.runtime.sources import StreamRows
-from midstream.runtime.spark.blobs import OFFSET, TIME, to_blob
+from midstream.runtime.spark.blobs import OFFSET, TIME, from_blob, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
+from midstream.runtime.spark.control import ELEMENT, ControlLog
 from midstream.runtime.spark.events import event_of, total
-from midstream.runtime.spark.graph import labels_of, output_lines, unpack
+from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.meeting import Meeting
 from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.settings import shared_memory, with_settings
 from midstream.runtime.watch import OutputWatch
@@ -43,14 +48,17 @@ def rehearse(
     """Run recorded streams through Spark; results reach the sink in max order, as in process."""
     started = time.perf_counter()
     plan = loop.plan
-    buckets = 1 if plan.partitioning.one_bucket else loop.buckets
+    # Where a drain is over is known to one bucket alone; a version that starts there must know it at once.
+    delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in loop.schedule)
+    one = delayed or all(p.partitioning.one_bucket for p in (plan, *loop.versions))
+    buckets = 1 if one else loop.buckets
     folder = Path(tempfile.mkdtemp(prefix="midstream-replay-"))
     shared = shared_memory() / f"replay-{uuid.uuid4().hex}"
     report = Report(runtime="spark", buckets=buckets, partitioning=str(plan.partitioning))
     try:
-        ends = stage(folder, readers, loop.batch_us)
+        ends, last_us = stage(folder, readers, loop.batch_us)
         if ends:
-            _Rehearsal(spark, loop, folder, shared, ends, sink, report, progress).run(buckets)
+            _Rehearsal(spark, loop, folder, shared, ends, sink, report, progress, last_us).run(buckets)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         forget_query(shared)
@@ -60,8 +68,11 @@ def rehearse(
     return report
 
 
-def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list[tuple[int, int]]:
-    """Write one file per stream and micro-batch; return the end of each micro-batch and its number of rows."""
+def stage(
+    folder: Path, readers: dict[str, StreamReader], batch_us: int
+) -> tuple[list[tuple[int, int]], dict[str, int]]:
+    """Write one file per stream and micro-batch; return the end and rows of each, and the last time of each stream."""
+    last_us: dict[str, int] = {}
     ends: list[tuple[int, int]] = []
     for name in readers:
         (folder / "in" / _safe_name(readers, name)).mkdir(parents=True)
@@ -70,9 +81,11 @@ def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list
         rows = {name: reader.until(end) for name, reader in readers.items()}
         if any(len(r.times) for r in rows.values()):
             for name, mine in rows.items():
+                if len(mine.times):
+                    last_us[name] = int(mine.times[-1])
                 _stage_file(folder / "in" / _safe_name(readers, name), len(ends), end, mine)
             ends.append((end, sum(len(r.times) for r in rows.values())))
-    return ends
+    return ends, last_us
 
 
 def _safe_name(readers: dict[str, StreamReader], name: str) -> str:
@@ -103,59 +116,81 @@ class _Rehearsal:
         sink: Sink,
         report: Report,
         progress: Callable[[int], None] | None,
+        last_us: dict[str, int],
     ) -> None:
         self.spark, self.loop, self.plan, self.folder, self.shared = spark, loop, loop.plan, folder, shared
-        self.records = Records(loop.schedule, str(loop.plan))
+        self.records = Records([r for r in loop.schedule if isinstance(r, MigrationRequest)], str(loop.plan))
         self.watch = OutputWatch()
         self.ends, self.sink, self.report, self.progress = ends, sink, report, progress
+        self.last_us = last_us
+        self.changes = [r for r in loop.schedule if isinstance(r, ChangeRequest)]
+        """Changes whose position has not been reached."""
+        self.begun = 0
 
     def run(self, buckets: int) -> None:
         """Run all micro-batches."""
-        names = list(dict.fromkeys(s.stream.name for s in self.plan.query.sources))
-        staged = sorted((self.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
-        lateness = {s.position: 0 for s in self.plan.query.sources}
-        labels = labels_of(self.spark, buckets)
         loop = self.loop
+        used = {s.stream.name: s for plan in (self.plan, *loop.versions) for s in plan.query.sources}
+        names = [s.schema.name for s in loop.streams if s.schema.name in used]
+        staged = sorted((self.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
+        positions = {name: used[name].position for name in names}
+        labels = labels_of(self.spark, buckets)
+        self.meeting = Meeting(labels)
         spec = BucketSpec(
-            self.plan, lateness, str(self.shared), ordered=True, recorded=True, first_label=labels[0],
-            framework=loop.framework, routing=loop.routing, schedule=tuple(loop.schedule), batches=len(self.ends),
+            self.plan, dict.fromkeys(positions.values(), 0), str(self.shared), ordered=True, recorded=True,
+            first_label=labels[0], framework=loop.framework, routing=loop.routing, schedule=tuple(loop.schedule),
+            batches=len(self.ends), versions=tuple(loop.versions), labels=labels,
+            last_us={positions[name]: last for name, last in self.last_us.items()},
         )  # fmt: skip
         with with_settings(self.spark, buckets):
             frames = {
                 name: self.spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1).parquet(str(path))
-                for name, path in zip(self._staged_names(names), staged, strict=True)
+                for name, path in zip(names, staged, strict=True)
             }
-            lines = output_lines(self.plan, frames, spec, labels, None)
-            query = (
-                lines.writeStream.foreachBatch(self._on_batch)
-                .option("checkpointLocation", str(self.folder / "checkpoint"))
-                .trigger(availableNow=True)
-                .start()
-            )
+            schemas = {name: used[name].stream for name in names}
+            # What several buckets decide together comes back as control rows; a run over what is there reads none.
+            graceful = len(labels) > 1 and any(r.method in GRACEFUL for r in self.changes)
+            self.log = ControlLog(self.folder / "control") if graceful else None
+            controls = self.spark.readStream.text(str(self.log.folder)) if self.log is not None else None
+            lines = output_lines(self.plan, frames, spec, labels, controls, schemas, positions)
+            writer = lines.writeStream.foreachBatch(self._on_batch)
+            writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
+            query = (writer if graceful else writer.trigger(availableNow=True)).start()
+        while graceful and query.isActive and len(self.report.batches) < len(self.ends):
+            query.awaitTermination(0.1)
+        if graceful and query.isActive:
+            query.stop()
         query.awaitTermination()
         self.report.migrations = self.records.told()
-
-    def _staged_names(self, names: list[str]) -> list[str]:
-        """Return the streams in the order they were staged: declaration order."""
-        return sorted(names, key=lambda n: next(s.position for s in self.plan.query.sources if s.stream.name == n))
+        self.meeting.control.finish()
+        changes = [*self.meeting.control.records(), *unreached(self.changes, self.begun + 2)]
+        self.report.changes = [record.to_dict() for record in changes]
 
     def _on_batch(self, lines: DataFrame, number: int) -> None:
+        if number >= len(self.ends):
+            return
         started = time.perf_counter()
         rows = lines.collect()
-        found = unpack([bytes(r.blob) for r in rows if r.kind == RESULT], pa.schema([]))
-        if found.num_rows:
-            keys = [n for n in found.column_names if n.startswith("_order")]
-            ordered = found.sort_by([(k, "ascending") for k in keys])
-            self.watch.begin(self.ends[number][0])
-            self.watch.see_left(ordered)
-            plain = ordered.drop_columns(keys).combine_chunks()
-            for batch in plain.to_batches():
-                self.sink.write(versioned(batch, 1))
-        told = total([event_of(bytes(r.blob)) for r in rows if r.kind == EVENT])
+        events = [event_of(bytes(r.blob)) for r in rows if r.kind == EVENT]
+        self.changes = self.changes[sum("change" in item for item in events[0]["begun"]) :]
+        self.begun += sum("change" in item for item in events[0]["begun"])
+        tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
+        self.watch.begin(self.ends[number][0])
+        for table in tables:
+            self.watch.see_left(table)
+        rows_out = 0
+        for batch in self.meeting.on_batch(tables, events, everything=number + 1 == len(self.ends)):
+            rows_out += batch.num_rows
+            self.sink.write(batch)
+        log = self.log
+        for element in self.meeting.decided() if log is not None else ():
+            assert log is not None
+            log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+        told = total(events)
         batch_report = BatchReport(
             end=self.ends[number][0],
             rows_in=self.ends[number][1],
-            rows_out=told.rows_out,
+            rows_out=rows_out,
             predicate_evaluations=told.predicate_evaluations,
             state_tuples=told.state_tuples,
             state_bytes=told.state_bytes,

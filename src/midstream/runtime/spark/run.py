@@ -4,8 +4,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,28 +15,37 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 
+from midstream.change.record import OPEN
+from midstream.change.request import DRAIN as drain_method
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.model.stream import StreamSchema
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
+from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
 from midstream.runtime.loop import MOST_BUCKETS, output_schema
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
+from midstream.runtime.spark.change import ask_for_change
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
+from midstream.runtime.spark.control import CONTROL, DRAIN, ELEMENT, MIGRATE, SNAPSHOT, STOP, sent_ns
 from midstream.runtime.spark.course import order_columns
 from midstream.runtime.spark.events import BatchEvent, event_of, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.meeting import MeetingLog
 from midstream.runtime.spark.rates import Rates
 from midstream.runtime.spark.records import Records
+from midstream.runtime.spark.repository import Catalog, load_version, read_catalog, retire, write_catalog
 from midstream.runtime.spark.settings import shared_memory, with_settings
-from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of, versioned
+from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of
 
 ENDING = (STOP, DRAIN)
+Planner = Callable[[Any, str | None, str], Plan]
 
 
 class SparkRun:
@@ -54,9 +63,15 @@ class SparkRun:
         buckets: int | None = None,
         ordered: bool = False,
         trigger: dict[str, Any] | None = None,
+        schemas: Sequence[StreamSchema] = (),
+        planner: Planner | None = None,
+        aggregates: Mapping[str, UserAggregate] | None = None,
+        streams: Sequence[str] = (),
     ) -> None:
         self.plan = plan
         self.name = name
+        self._schemas = tuple(schemas) or tuple(s.stream for s in plan.query.sources)
+        self._planner = planner
         asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
         if type(asked) is not int or not 1 <= asked <= MOST_BUCKETS:
             raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {asked!r}")
@@ -68,6 +83,11 @@ class SparkRun:
         known = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(known["labels"])
         self._mapped = shared_memory() / known["id"]
+        self._catalog = self._read_streams(streams, aggregates or {})
+        self._meetings = MeetingLog(self._checkpoint.meetings, self._labels)
+        self._meeting = self._meetings.before(1 << 62)
+        self._changes = Records()
+        self._version = self._meeting.version
         self._trigger = trigger or {}
         self._rates = Rates()
         self._records = Records()
@@ -89,6 +109,24 @@ class SparkRun:
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
         self._watch.start()
 
+    def _read_streams(self, streams: Sequence[str], aggregates: Mapping[str, UserAggregate]) -> Catalog:
+        """Decide which streams the run reads: what Spark has begun to read stays."""
+        folder = self._checkpoint.versions
+        names = [s.name for s in self._schemas]
+        for name in streams:
+            if name not in names:
+                raise MidstreamError(f"there is no stream '{name}' to read; the streams are {', '.join(names)}")
+        first = self.plan
+        if (folder / "catalog").is_file():
+            known = read_catalog(folder)
+            catalog = replace(known, streams=self._schemas, aggregates={**known.aggregates, **aggregates})
+        else:
+            used = {s.stream.name for s in first.query.sources} | set(streams)
+            catalog = Catalog(self._schemas, tuple(n for n in names if n in used), aggregates, first)
+        write_catalog(folder, catalog)
+        self.plan = catalog.first
+        return catalog
+
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
         told = self._checkpoint.read_status()
@@ -96,11 +134,17 @@ class SparkRun:
         return {k: int(told.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
 
     def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
-        lateness = {s.position: lateness_us.get(s.stream.name, 0) for s in self.plan.query.sources}
-        spec = BucketSpec(self.plan, lateness, str(self._mapped), self._ordered, False, first_label=self._labels[0])
+        positions = {s.name: k for k, s in enumerate(self._schemas) if s.name in self._catalog.read}
+        lateness = {position: lateness_us.get(name, 0) for name, position in positions.items()}
+        repository = str(self._checkpoint.versions.absolute())
+        spec = BucketSpec(
+            self.plan, lateness, str(self._mapped), self._ordered, False, first_label=self._labels[0],
+            labels=self._labels, repository=repository,
+        )  # fmt: skip
+        schemas = {s.name: s for s in self._schemas if s.name in positions}
         controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
         with with_settings(self._spark, self.buckets):
-            lines = output_lines(self.plan, frames, spec, self._labels, controls)
+            lines = output_lines(self.plan, frames, spec, self._labels, controls, schemas, positions)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
             query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
@@ -111,8 +155,11 @@ class SparkRun:
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         """Give one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
+        self._meeting = self._meetings.before(number)
         others = self._give_out(lines, number)
-        told = total([event_of(bytes(r.blob)) for r in others if r.kind == EVENT])
+        events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
+        told = total(events)
+        self._follow_changes(events, number)
         late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
         if late:
             self._checkpoint.write_late(number, late)
@@ -123,12 +170,14 @@ class SparkRun:
                 self._totals[key] += getattr(told, key)
             self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
         self._plan_now, self._join_now, self._phase = told.plan, told.join, told.phase
+        self._version = told.query_version or self._version
         batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
         if told.unshared:
             self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
         self._note_migrations(told, number, now)
+        self._note_changes(number)
         for control in told.controls:
             self._tell(control["do"], {"id": control["id"], "batch": number, "position_us": told.released_us})
             if control["do"] == SNAPSHOT:
@@ -148,10 +197,32 @@ class SparkRun:
         for record in self._records.see(told.migrations):
             self._tell("migration", {"batch": number, **record})
 
+    def _follow_changes(self, events: list[dict[str, Any]], number: int) -> None:
+        """See which changes have begun, when the results of one version have simply left."""
+        meeting = self._meeting
+        if meeting.quiet:
+            meeting.on_batch([], events)
+        write = not meeting.quiet or bool(events and events[0]["begun"]) or bool(self._changes.under_way(OPEN))
+        if len(self._labels) > 1:
+            for element in meeting.decided():
+                more = {"kind": element.kind, "version": element.version, "at_us": element.at_us}
+                self._checkpoint.controls.send(ELEMENT, **more)
+        for version in meeting.over():
+            retire(self._checkpoint.versions, version)
+        self._version = meeting.version
+        self._meetings.after(number, meeting, write)
+
+    def _note_changes(self, number: int) -> None:
+        """Write into the events what became of changes."""
+        for record in self._changes.see([r.to_dict() for r in self._meeting.control.records()]):
+            self._tell("change", {"batch": number, **record})
+
     def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
         """Give the results of a micro-batch to the sink; return the other lines."""
+        if not self._meeting.quiet:
+            return self._give_out_merged(lines, number)
         if isinstance(self._sink, ParquetFolder) and not self._ordered:
-            return self._sink.write_lines(lines, output_schema(self.plan), number)
+            return self._sink.write_lines(lines, output_schema(self.version_plan(self._version)), number)
         lines.persist()
         try:
             self._sink.write(self._results(lines), number)
@@ -159,9 +230,33 @@ class SparkRun:
         finally:
             lines.unpersist()
 
+    def _give_out_merged(self, lines: DataFrame, number: int) -> list[Row]:
+        """Bring the results of all versions together here, and give what leaves to the sink."""
+        rows = list(lines.select("kind", "blob").collect())
+        tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
+        others = [r for r in rows if r.kind != RESULT]
+        events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
+        draining = any(c["do"] == DRAIN for c in events[0]["controls"])
+        leaving = [b for b in self._meeting.on_batch(tables, events, everything=draining) if b.num_rows]
+        out = runs_of_one_schema(leaving)
+        if isinstance(self._sink, ParquetFolder):
+            self._sink.write_tables(out, number)
+        else:
+            whole = pa.concat_tables(out, promote_options="default") if out else self._nothing()
+            self._sink.write(self._spark.createDataFrame(whole), number)
+        return others
+
+    def _nothing(self) -> pa.Table:
+        return output_schema(self.version_plan(self._version)).empty_table()
+
+    def version_plan(self, number: int) -> Plan:
+        """Return the plan a version of the query was started with."""
+        return self.plan if number == 1 else load_version(self._checkpoint.versions, number).plan
+
     def _results(self, lines: DataFrame) -> DataFrame:
-        schema = output_schema(self.plan)
-        order = order_columns(self.plan.query) if self._ordered else []
+        plan = self.version_plan(self._version)
+        schema = output_schema(plan)
+        order = order_columns(plan.query) if self._ordered else []
         full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
         blobs = lines.where(F.col("kind") == RESULT).select("blob")
         rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
@@ -207,8 +302,9 @@ class SparkRun:
         status = {
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
             "plan": self._plan_now, "phase": self._phase, "migrations": self._records.under_way(),
-            "aliases": list(self.plan.query.aliases),
-            "buckets": self.buckets, "partitioning": str(self.plan.partitioning),
+            "version": self._version, "changes": self._changes.under_way(OPEN),
+            "aliases": list(self.version_plan(self._version).query.aliases),
+            "buckets": self.buckets, "partitioning": str(self.version_plan(self._version).partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
         }  # fmt: skip
@@ -232,8 +328,10 @@ class SparkRun:
 
     def running_plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""
-        tree = parse_tree(self._plan_now, self.plan.query.aliases)
-        return Plan(self.plan.query, tree, cast(MethodChoice, self._join_now))
+        query = self.version_plan(self._version).query
+        if not self._plan_now:
+            return self.version_plan(self._version)
+        return Plan(query, parse_tree(self._plan_now, query.aliases), cast(MethodChoice, self._join_now))
 
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> str:
         """Ask for another plan of the same meaning; return the id of the control row, which names it in the events.
@@ -241,10 +339,7 @@ class SparkRun:
         It takes effect at the same position in all buckets, in the micro-batch that reads it. `strategy` is chosen when
         not given; see `midstream migrate --help` for the strategies and their options.
         """
-        if self.ends_by_itself:
-            raise MidstreamError(f"query '{self.name}' ends by itself and reads no control while it runs")
-        if not self._query.isActive:
-            raise MidstreamError(f"query '{self.name}' is not running")
+        self._check_running()
         request = MigrationRequest.of(plan, strategy, options)
         request.checked(self.running_plan())
         return self._checkpoint.controls.send(MIGRATE, migration=request.to_dict())
@@ -262,6 +357,46 @@ class SparkRun:
                 return found
             time.sleep(0.05)
         return None
+
+    def change(self, query: Any, method: str = drain_method, order: str | None = None, **options: Any) -> str:
+        """Ask for another query; return the id of the control row, which names the change in the events.
+
+        It takes effect at the same position in all buckets, behind every row that has been read when the control row
+        is. `method` is immediate, delayed-drain, drain (with `order`, "query" or "stream"), graceful-immediate or
+        graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
+        """
+        self._check_running()
+        if self._planner is None:
+            raise MidstreamError(f"query '{self.name}' was started without a way to plan another")
+        text = query if isinstance(query, str) else "(built)"
+        request = ChangeRequest.of(text, {"method": method, "order": order, **options})
+        plan = self._planner(query, request.plan, request.join)
+        return ask_for_change(self._checkpoint, self._catalog, plan, request)
+
+    def control(self, control: str) -> str:
+        """Give the whole query a control element: fstart, istop, dstop; or abort the last change. Return its id."""
+        self._check_running()
+        return self._checkpoint.controls.send(CONTROL, control=ControlRequest(control).control)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return what became of each change of this run."""
+        return [r.to_dict() for r in self._meeting.control.records()]
+
+    def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
+        """Wait until a change is over, or refused; return its record, or None when time is up."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self._query.isActive:
+            found = next((r for r in self._changes.told() if r["identity"] == identity), None)
+            if found is not None and found["state"] not in OPEN:
+                return found
+            time.sleep(0.05)
+        return None
+
+    def _check_running(self) -> None:
+        if self.ends_by_itself:
+            raise MidstreamError(f"query '{self.name}' ends by itself and reads no control while it runs")
+        if not self._query.isActive:
+            raise MidstreamError(f"query '{self.name}' is not running")
 
     def snapshot(self) -> str:
         """Ask for statistics in the events; return the id of the control row."""
@@ -297,4 +432,15 @@ class _Unpacker:
         for batch in batches:
             for blob in batch.column(0):
                 for rows in from_blob(blob.as_buffer()).to_batches():
-                    yield versioned(rows, self._schema)
+                    yield rows.select(self._schema.names)
+
+
+def runs_of_one_schema(batches: list[pa.RecordBatch]) -> list[pa.Table]:
+    """Return batches in order as tables, as few as their columns allow."""
+    out: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if out and out[-1][-1].schema == batch.schema:
+            out[-1].append(batch)
+        else:
+            out.append([batch])
+    return [pa.Table.from_batches(run) for run in out]

@@ -60,6 +60,14 @@ class ParquetFolder:
         self._replace(pending, batch)
         return rows
 
+    def write_tables(self, tables: list[pa.Table], batch: int) -> None:
+        """Replace the files of a batch by these tables, in order."""
+        pending = self._pending(batch)
+        pending.mkdir()
+        for place, table in enumerate(tables):
+            pq.write_table(table, pending / f"part-{place:05d}.parquet")
+        self._replace(pending, batch)
+
     def _pending(self, batch: int) -> Path:
         pending = self.folder.absolute() / f".pending-{batch:08d}"
         shutil.rmtree(pending, ignore_errors=True)
@@ -92,17 +100,11 @@ class _FileWriter:
             for blob in batch.column("blob").filter(results):
                 writer = writer or pq.ParquetWriter(pending, self._schema)
                 for rows in from_blob(blob.as_buffer()).to_batches():
-                    writer.write_batch(versioned(rows, self._schema))
+                    writer.write_batch(rows.select(self._schema.names))
             yield batch.filter(pa.compute.invert(results))
         if writer is not None:
             writer.close()
             os.replace(pending, file)
-
-
-def versioned(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Add the version of the query that gave the results, where the schema wants it."""
-    place = schema.get_field_index("_version")
-    return rows.add_column(place, "_version", pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
 
 
 class FunctionSink:

@@ -1,0 +1,46 @@
+"""Gatekeeper: stands before a version and lets in the rows from its FStart on.
+
+FStart and IStop are a matter of the input alone, so no operator knows of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.change.lifecycle import Life
+
+
+@dataclass(frozen=True)
+class Gatekeeper:
+    """The gate of one version."""
+
+    life: Life
+
+    def first(self, times: npt.NDArray[np.int64]) -> int:
+        """Return the place of the first row, of rows in order, that may enter."""
+        start_us = self.life.start_us
+        return len(times) if start_us is None else int(np.searchsorted(times, start_us))
+
+    def lets_out(
+        self, order: npt.NDArray[np.int64] | None, oldest_us: npt.NDArray[np.int64] | None, count: int
+    ) -> npt.NDArray[np.bool_] | None:
+        """Tell which results may leave, by what made them leave and their oldest row; None: all of them."""
+        life = self.life
+        if (life.stop_us is None and life.drain_us is None) or order is None or oldest_us is None or not count:
+            return None
+        keep = np.ones(count, np.bool_)
+        if life.drain_us is not None:
+            keep &= (oldest_us < life.drain_us) | left_before(order, life.drain_us)
+        if life.stop_us is not None:
+            keep &= order[:, 0] < life.stop_us if life.stopped_by_result else left_before(order, life.stop_us)
+        return keep
+
+
+def left_before(order: npt.NDArray[np.int64], at_us: int) -> npt.NDArray[np.bool_]:
+    """Tell which results left before a position; a window instance that ends at the position did.
+
+    >>> left_before(np.array([[4, 0, 9, 0], [5, -1, -1, -1], [5, 0, 3, 0]]), 5)
+    array([ True,  True, False])
+    """
+    return np.asarray((order[:, 0] < at_us) | ((order[:, 0] == at_us) & (order[:, 1] < 0)), np.bool_)

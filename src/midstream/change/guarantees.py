@@ -1,0 +1,407 @@
+"""What each method of change guarantees: in general, and for a pair of queries whose windows are known.
+
+    old windows ─▶ span: how far behind the position its last result can leave ─┐
+    new windows ─▶ how many rows its first answer takes at least ──────────────┴─▶ figure 10, cell by cell
+
+A cell says more than the general table only where that is sure at every position and for all rows.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+from midstream.change.request import (
+    DELAYED_DRAIN,
+    DRAIN,
+    GRACEFUL_DRAIN,
+    GRACEFUL_IMMEDIATE,
+    IMMEDIATE,
+    QUERY_ORDER,
+    STREAM_ORDER,
+)
+from midstream.model.time import format_duration
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
+from midstream.plan.stage import Stage
+from midstream.plan.window import PredicateWindow, RangeInstances, RangeWindow, RowsInstances, RowsWindow
+
+DRAIN_QUERY, DRAIN_STREAM = f"{DRAIN}/{QUERY_ORDER}", f"{DRAIN}/{STREAM_ORDER}"
+LABELS = (IMMEDIATE, DELAYED_DRAIN, DRAIN_QUERY, DRAIN_STREAM, GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN)
+"""The methods, a drain once for each order."""
+SAFETY = ("loss", "query_order", "stream_order", "duplicates")
+LIVENESS = ("progress", "termination")
+
+_TABLE = {
+    IMMEDIATE: (False, True, True, True, True, True),
+    DELAYED_DRAIN: (False, True, True, True, False, False),
+    DRAIN_QUERY: (True, True, False, True, True, False),
+    DRAIN_STREAM: (True, False, True, True, True, False),
+    GRACEFUL_IMMEDIATE: (False, True, True, True, True, False),
+    GRACEFUL_DRAIN: (True, False, True, False, True, False),
+}
+FIG_10 = {label: dict(zip(SAFETY + LIVENESS, row, strict=True)) for label, row in _TABLE.items()}
+"""What holds for any two queries: figure 10 of the paper. `loss` and `duplicates` are true where there are none."""
+
+WHY_NOT = {
+    (IMMEDIATE, "loss"): "results that the old query has begun are dropped",
+    (DELAYED_DRAIN, "loss"): "the new query does not see the rows that come while the old one drains",
+    (DRAIN_QUERY, "stream_order"): "results of the new query wait until the old one is drained",
+    (DRAIN_STREAM, "query_order"): "the old query still answers after the new one has begun to",
+    (GRACEFUL_IMMEDIATE, "loss"): "results that the old query has begun are dropped at the new one's first answer",
+    (GRACEFUL_DRAIN, "query_order"): "the old query still answers after the new one has begun to",
+    (
+        GRACEFUL_DRAIN,
+        "duplicates",
+    ): "both queries answer from the rows between the position and the new one's first answer",
+}
+"""Why a method does not promise something, where that has nothing to do with how a drain ends."""
+DIFFERENCE = "a difference takes results back, so that only immediate goes from or to one"
+
+
+# Spans ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows a result reaches over, and how many must follow a position until no result can hold an older row.
+
+    `alias`: whose rows they are; None when not every row counts, so that the next one may never come.
+    """
+
+    rows: int
+    of: str
+    alias: str | None
+    left: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} {self.of}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """How far the rows reach that a result of a query depends on; nothing of it set: it depends on one row."""
+
+    us: int = 0
+    counted: tuple[Counted, ...] = ()
+    unknown: str | None = None
+    """Why nobody can say, or None."""
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of all streams together."""
+        return sum(c.rows for c in self.counted)
+
+    @property
+    def at_once(self) -> bool:
+        """Tell whether no result can hold rows from both sides of a position: there is nothing to drain."""
+        return self.unknown is None and self.us == 0 and all(c.left == 0 for c in self.counted)
+
+    @property
+    def endless(self) -> str | None:
+        """Return why a drain may never end though rows keep coming, or None."""
+        waiting = [c for c in self.counted if c.alias is None and c.left]
+        return self.unknown or (f"{waiting[0].of} may never come" if waiting else None)
+
+    @property
+    def drain(self) -> str:
+        """Say what it takes until no result can hold a row from before a position."""
+        parts = [format_duration(self.us).lower()] if self.us else []
+        parts += [f"{c.left:,} more {c.of}" for c in self.counted if c.left]
+        return self.unknown or " and ".join(parts) or "nothing"
+
+    def __str__(self) -> str:
+        parts = [format_duration(self.us).lower()] if self.us else []
+        parts += [str(c) for c in self.counted]
+        return self.unknown or " and ".join(parts) or "one row"
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What it takes until one more row enters a stage: event time, or `rows` of something."""
+
+    us: int = 0
+    rows: int = 1
+    of: str = "results of the query inside"
+    alias: str | None = None
+
+
+def spans(plan: Plan) -> Span:
+    """Return how far a result of a query reaches.
+
+    Windows of time count in time, windows of rows in rows; one over the other adds up. A window of each key and a
+    predicate window end when a row comes that may never come.
+    """
+    span, step = _below(plan.query)
+    for stage in plan.query.stages:
+        span, step = _over(span, step, stage)
+    return span
+
+
+def _below(query: Query) -> tuple[Span, _Step]:
+    """Return span and step of what is below all stages."""
+    if query.subtracted:
+        return Span(unknown="what a difference gives can be taken back at any time"), _Step()
+    if len(query.sources) == 1:
+        alias = None if query.conjuncts else query.sources[0].alias
+        return Span(), _Step(of=_unit(query), alias=alias)
+    windows = [(s, s.window) for s in query.sources]
+    keyed = next((w for _, w in windows if isinstance(w, RowsWindow) and w.partition_by), None)
+    return Span(
+        max((w.width_us for _, w in windows if isinstance(w, RangeWindow)), default=0),
+        # The last old row stays until as many rows of its stream have followed as the window holds.
+        tuple(Counted(w.count, f"rows of {s.alias}", s.alias, w.count) for s, w in windows
+              if isinstance(w, RowsWindow) and not w.partition_by),
+        f"{keyed} holds rows of a key until others of that key come, which may be never" if keyed else None,
+    ), _Step(of="results of the join")  # fmt: skip
+
+
+def _unit(query: Query) -> str:
+    """Name what a window of rows right above a query of one stream counts."""
+    where = f" where {' AND '.join(map(str, query.conjuncts))}" if query.conjuncts else ""
+    return f"rows of {query.sources[0].stream.name}{where}"
+
+
+def _over(span: Span, step: _Step, stage: Stage) -> tuple[Span, _Step]:
+    """Return span and step of a stage over something with the given ones."""
+    window = stage.window
+    after = _Step()
+    if isinstance(window, PredicateWindow):
+        return replace(span, unknown=span.unknown or f"{window} ends with a row that may never come"), after
+    surely = not stage.having and not (stage.keys and stage.conjuncts)
+    if isinstance(window, RangeInstances):
+        surely = surely and window.width_us >= window.slide_us  # or rows may come between two instances, always
+        return replace(span, us=span.us + window.width_us), _Step(us=window.slide_us) if surely else after
+    if window.partition_by:
+        why = f"{window} is full when enough rows of a key have come, which may be never"
+        return (span if window.count == 1 else replace(span, unknown=span.unknown or why)), after
+    further = window.count - 1
+    if step.us:
+        span = replace(span, us=span.us + further * step.us)
+        return span, _Step(us=window.slide * step.us) if surely else after
+    before = next((c.rows for c in span.counted if c.of == step.of), 1)
+    rows = before + further * step.rows
+    others = tuple(c for c in span.counted if c.of != step.of)
+    span = replace(span, counted=(*others, Counted(rows, step.of, step.alias, rows - 1)))
+    return span, replace(step, rows=window.slide * step.rows) if surely else after
+
+
+# What two queries have to do with each other -------------------------------------------------------------------------
+
+
+def _rows_to_answer(query: Query) -> int:
+    """Return how many rows of its one stream a query takes at least until it first answers."""
+    rows, step = 1, 1
+    for stage in query.stages:
+        if isinstance(stage.window, RowsInstances):
+            rows += (stage.window.count - 1) * step
+            step = 0 if stage.keys or stage.window.partition_by else stage.window.slide * step
+        else:
+            step = 0
+    return rows
+
+
+def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
+    """Return why the first answer of the new query cannot come before the last one of the draining old query.
+
+    And whether it comes behind it, rather than perhaps with it. None where it can come before.
+    """
+    a, b = old.query, new.query
+    if a.subtracted or b.subtracted or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
+        return None
+    span = spans(old)
+    if len(a.sources) == len(b.sources) == 1 and span.us == 0 and not span.unknown:
+        same = not a.conjuncts or (_unit(a) == _unit(b) and a.sources[0].alias == b.sources[0].alias)
+        if same and all(c.of == _unit(a) for c in span.counted) and _rows_to_answer(b) >= span.rows > 0:
+            takes = f"the new query first answers with row {_rows_to_answer(b):,} behind the position at the earliest"
+            return f"{takes}, the old one with row {span.rows - 1:,} at the latest", True
+    if len(a.sources) == 1 and len(a.stages) == 1 and b.stages:
+        first, then = a.stages[0].window, b.stages[0].window
+        if not (isinstance(first, RangeInstances) and isinstance(then, RangeInstances)):
+            return None
+        if first.width_us <= first.slide_us and then.slide_us % first.slide_us == 0:
+            slide = format_duration(then.slide_us).lower()
+            return f"the new query's windows end at multiples of {slide}, where the old one's last has ended", False
+    return None
+
+
+def silence(query: Query) -> str | None:
+    """Return why a query may never answer though rows keep coming, or None."""
+    if query.subtracted or len(query.sources) > 1:
+        return "its rows may never match"
+    if query.conjuncts:
+        return "no row may pass its WHERE"
+    for stage in query.stages:
+        window = stage.window
+        if isinstance(window, PredicateWindow):
+            return f"{window} may never start and end"
+        if isinstance(window, RowsInstances) and window.partition_by and window.count > 1:
+            return f"{window} may never be full"
+        if isinstance(window, RangeInstances) and window.width_us < window.slide_us:
+            return f"{window} may never hold a row"
+        if stage.having:
+            return "nothing may pass its HAVING"
+        if stage.keys and stage.conjuncts:
+            return "no row may pass its WHERE"
+    return None
+
+
+def _size(query: Query) -> int | None:
+    """Return how many rows every result of a query depends on, or None when that differs."""
+    if query.subtracted or len({s.stream.name for s in query.sources}) < len(query.sources):
+        return None
+    if not query.stages:
+        return len(query.sources)
+    if len(query.sources) > 1:
+        return None
+    rows, step = 1, 1
+    for k, stage in enumerate(query.stages):
+        window = stage.window
+        if not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
+            return None
+        inside = k + 1 < len(query.stages)
+        if inside and (window.partition_by or stage.having or window.slide > window.count):
+            return None
+        rows, step = rows + (window.count - 1) * step, window.slide * step
+    return rows
+
+
+def _different(old: Query, new: Query) -> str | None:
+    """Return why no result of one query can depend on the same rows as one of the other, or None."""
+    a, b = _size(old), _size(new)
+    if a is not None and b is not None and a != b:
+        return f"results of the old query depend on {a:,} rows, those of the new one on {b:,}"
+    ours, theirs = {s.stream.name for s in old.sources}, {s.stream.name for s in new.sources}
+    if (a is not None and not ours <= theirs) or (b is not None and not theirs <= ours):
+        return f"results of one query depend on rows of {', '.join(sorted(ours ^ theirs))}, those of the other do not"
+    return None
+
+
+def _prompt(query: Query) -> bool:
+    """Tell whether every result leaves with the latest row it depends on."""
+    return not query.subtracted and all(
+        not isinstance(s.window, RangeInstances)
+        and (not (s.keys or s.conjuncts) or (isinstance(s.window, RowsInstances) and s.window.count == 1))
+        for s in query.stages
+    )
+
+
+# Guarantees ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One guarantee of one method: whether it holds for these queries, whether it does for all, and why."""
+
+    holds: bool
+    general: bool
+    why: str = ""
+
+    def __str__(self) -> str:
+        word = "guaranteed" if self.holds else "not guaranteed"
+        here = " here" if self.holds != self.general else ""
+        return f"{word}{here}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """What one method guarantees for a pair of queries; `loss` and `duplicates` hold where there are none."""
+
+    loss: Cell
+    query_order: Cell
+    stream_order: Cell
+    duplicates: Cell
+    progress: Cell
+    termination: Cell
+    refused: str = ""
+    """Why the method is not for these queries, if it is not."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        """Return all cells by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name in SAFETY + LIVENESS}
+
+    @property
+    def perfect(self) -> bool:
+        """Tell whether everything holds."""
+        return not self.refused and all(c.holds for c in self.cells.values())
+
+
+def guarantees(old: Plan, new: Plan) -> dict[str, Guarantees]:
+    """Return what each method guarantees when a query changes into another."""
+    pair = _Pair(old, new)
+    return {label: pair.guarantees(label) for label in LABELS}
+
+
+class _Pair:
+    """What is known of two queries, and what follows from it."""
+
+    def __init__(self, old: Plan, new: Plan) -> None:
+        self.old, self.new = old.query, new.query
+        self.span = spans(old)
+        self.follows = _follows(old, new)
+        self.different = _different(self.old, self.new)
+        self.prompt = _prompt(self.old) and _prompt(self.new)
+        self.at_once = (
+            "no result of the old query holds rows from both sides of a position" if self.span.at_once else ""
+        )
+        self.difference = bool(self.old.subtracted or self.new.subtracted)
+
+    def guarantees(self, label: str) -> Guarantees:
+        cells = {name: self._cell(label, name) for name in SAFETY + LIVENESS}
+        refused = DIFFERENCE if self.difference and label != IMMEDIATE else ""
+        return Guarantees(**cells, refused=refused, notes=tuple(self._notes(label)))
+
+    def _cell(self, label: str, name: str) -> Cell:
+        general = FIG_10[label][name]
+        if name in LIVENESS:
+            why = "" if general else self._never(label)
+            # Figure 10 says no where it depends on windows; here they are known.
+            return Cell(general or not why, general, why or ("" if general else self._ends(label)))
+        if (label, name) == (GRACEFUL_IMMEDIATE, "duplicates") and not (self.prompt or self.different):
+            return Cell(False, general, "the two can answer from the same rows at different times")
+        if general:
+            return Cell(True, True)
+        why = self._reason(label, name)
+        return Cell(bool(why), False, why or WHY_NOT[label, name])
+
+    def _reason(self, label: str, name: str) -> str:
+        """Return why something holds here that does not in general, or nothing."""
+        if name == "duplicates":
+            return self.different or (self.at_once if self.prompt else "")
+        if self.at_once or self.follows is None or label in (IMMEDIATE, DELAYED_DRAIN, GRACEFUL_DRAIN):
+            return self.at_once
+        why, behind = self.follows
+        if label == GRACEFUL_IMMEDIATE:
+            # It stops the old query before the time of the first answer, so one of the same time would be dropped.
+            return f"{why}; as long as rows have different times" if behind else ""
+        return why
+
+    def _never(self, label: str) -> str:
+        """Return why a change may never end, or nothing."""
+        if label in (GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN):
+            silent = silence(self.new)
+            if silent:
+                return f"it waits for the new query to answer: {silent}"
+        return "" if label == GRACEFUL_IMMEDIATE else (self.span.endless or "")
+
+    def _ends(self, label: str) -> str:
+        """Say when a change ends that surely does."""
+        first = "when the new query first answers"
+        if label == GRACEFUL_IMMEDIATE:
+            return first
+        drained = f"the drain takes {self.span.drain}"
+        return f"{first}; then {drained}" if label == GRACEFUL_DRAIN else drained
+
+    def _notes(self, label: str) -> list[str]:
+        notes = []
+        stages = self.old.stages
+        if label in (IMMEDIATE, DELAYED_DRAIN) and len(stages) == 1 and len(self.old.sources) == 1 and not self.at_once:
+            window = stages[0].window
+            if isinstance(window, RangeInstances) and window.width_us <= window.slide_us:
+                at = f"a multiple of {format_duration(window.slide_us).lower()}"
+                notes.append(f"nothing is lost at the end of a window of the old query: {at}")
+            if isinstance(window, RowsInstances) and window.count <= window.slide and not window.partition_by:
+                at = f"behind a multiple of {window.slide:,} rows since it started"
+                notes.append(f"nothing is lost at the end of a window of the old query: {at}")
+        if label == DRAIN_QUERY and self.span.endless and not self.difference:
+            notes.append(f"output of the new query may be held back for ever: {self.span.endless}")
+        return notes

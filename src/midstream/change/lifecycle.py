@@ -1,0 +1,107 @@
+"""The life of a query version: stopped, running or draining, moved by control elements and, once, by the data.
+
+             FStart                DStop
+    stopped ───────▶ running ─────────────▶ draining
+       ▲ ▲  IStop       │  ▲    FStart          │ │
+       │ └──────────────┘  └────────────────────┘ │
+       └──────── IStop, or the data: nothing old is left
+
+An element has a position, an event time: it comes before every row from that time on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+FSTART, ISTOP, DSTOP, DRAINED = "FStart", "IStop", "DStop", "drained"
+"""The control elements; the last one is the data's own."""
+STOPPED, RUNNING, DRAINING = "stopped", "running", "draining"
+
+TRANSITIONS = {
+    (STOPPED, FSTART): RUNNING,
+    (STOPPED, ISTOP): STOPPED,
+    (STOPPED, DSTOP): STOPPED,
+    (RUNNING, FSTART): RUNNING,
+    (RUNNING, ISTOP): STOPPED,
+    (RUNNING, DSTOP): DRAINING,
+    (DRAINING, FSTART): RUNNING,
+    (DRAINING, ISTOP): STOPPED,
+    (DRAINING, DSTOP): DRAINING,
+    (DRAINING, DRAINED): STOPPED,
+}
+"""The automaton of one version: what an element does in a state."""
+
+
+def after(state: str, element: str) -> str:
+    """Return the state an element leads to.
+
+    >>> after(RUNNING, DSTOP), after(DRAINING, DRAINED), after(DRAINING, DSTOP)
+    ('draining', 'stopped', 'draining')
+    """
+    return TRANSITIONS[state, element]
+
+
+def product(states: Sequence[str], version: int, element: str) -> tuple[str, ...]:
+    """Return the states of all versions after one of them got an element: the product of their automata.
+
+    >>> product((RUNNING, STOPPED), 0, ISTOP), product((RUNNING, STOPPED), 1, FSTART)
+    (('stopped', 'stopped'), ('running', 'running'))
+    """
+    return tuple(after(s, element) if k == version else s for k, s in enumerate(states))
+
+
+@dataclass(frozen=True)
+class Element:
+    """A control element: what happens to a version, and where."""
+
+    kind: str
+    version: int
+    at_us: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} of version {self.version} at {self.at_us}"
+
+
+@dataclass
+class Life:
+    """The life of one version, and what it lets out.
+
+    Invariant: `start_us` is set when it runs or drains. A version that was stopped before its end still lets out what
+    left before `stop_us`.
+    """
+
+    version: int
+    state: str = STOPPED
+    start_us: int | None = None
+    """Rows from here on are its input."""
+    drain_us: int | None = None
+    """From here on only results that hold an older row leave."""
+    stop_us: int | None = None
+    """From here on nothing leaves."""
+    stopped_by_result: bool = False
+    """The stop came from the data: what leaves at that very time does not count as before it."""
+    elements: list[Element] = field(default_factory=list)
+
+    def apply(self, kind: str, at_us: int) -> None:
+        """Let an element take effect."""
+        before, self.state = self.state, after(self.state, kind)
+        self.elements.append(Element(kind, self.version, at_us))
+        if kind == FSTART:
+            self.start_us, self.drain_us, self.stop_us, self.stopped_by_result = at_us, None, None, False
+        elif kind == DSTOP and before == RUNNING:
+            self.drain_us = at_us
+        elif kind == ISTOP and before != STOPPED:
+            self.stop_us = at_us
+
+    def cut_short(self, at_us: int) -> None:
+        """Stop at a position that was passed before it was known; what left since has not left."""
+        self.stop_us, self.stopped_by_result = at_us, True
+        self.elements.append(Element(ISTOP, self.version, at_us))
+
+    def over_after(self, at_us: int) -> bool:
+        """Tell whether a drain was over only after a position."""
+        return any(e.kind == DRAINED and e.at_us > at_us for e in self.elements[-1:])
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether rows can still make it answer."""
+        return self.state != STOPPED

@@ -1,0 +1,78 @@
+"""The repository of query versions: each validated, planned and ready before a change takes effect."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.change.request import IMMEDIATE, ChangeRequest
+from midstream.change.schema import schema_change
+from midstream.model.errors import PlanError
+from midstream.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class QueryVersion:
+    """One version of a query; the first is number 1."""
+
+    number: int
+    plan: Plan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return what it gives out."""
+        return self.plan.query.schema
+
+
+class Repository:
+    """The versions of one query, in the order they were added."""
+
+    def __init__(self, first: Plan) -> None:
+        self.versions = [QueryVersion(1, first)]
+
+    def __getitem__(self, number: int) -> QueryVersion:
+        return self.versions[number - 1]
+
+    @property
+    def newest(self) -> QueryVersion:
+        """Return the version added last."""
+        return self.versions[-1]
+
+    def add(self, plan: Plan, request: ChangeRequest) -> QueryVersion:
+        """Add a version, or refuse the change that asks for it."""
+        check_change(self.newest.plan, plan, request)
+        self.versions.append(QueryVersion(len(self.versions) + 1, plan))
+        return self.newest
+
+
+def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
+    """Refuse a change that cannot be honoured."""
+    for plan, which in ((old, "the running query"), (new, "the new query")):
+        if plan.query.subtracted and request.method != IMMEDIATE:
+            raise PlanError(
+                f"{which} is a difference, which takes results back: what it has begun cannot be finished apart; "
+                f"use method {IMMEDIATE}, not {request.method}"
+            )
+    told = schema_change(columns_of(old), columns_of(new))
+    if told and not request.allow_schema_change:
+        raise PlanError(f"the output changes: {'; '.join(told)}; say allow_schema_change if that is wanted")
+
+
+def columns_of(plan: Plan) -> pa.Schema:
+    """Return the columns of a query's output that depend on the query."""
+    sign = [pa.field("_sign", pa.int64())] if plan.query.subtracted else []
+    return pa.schema([*plan.query.schema, *sign])
+
+
+def united(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of several outputs side by side; those of one name must have one type."""
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            held = fields.setdefault(field.name, field)
+            if held.type != field.type:
+                raise PlanError(
+                    f"column '{field.name}' is {held.type} in one version and {field.type} in another; one file cannot "
+                    "hold both: cast one of them, or rename it"
+                )
+    return pa.schema(list(fields.values()))

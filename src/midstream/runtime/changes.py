@@ -1,0 +1,59 @@
+"""Changes as the command line and the engine speak of them: requests, and what is known before anything happens."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from midstream.change.forecast import ChangeForecast, Timing, forecast_change
+from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
+from midstream.change.recommend import read_matters
+from midstream.change.request import DRAIN, METHODS, ORDERS, ChangeRequest
+from midstream.lang.sql import parse_query
+from midstream.model.errors import MidstreamError
+from midstream.plan.plan import Plan
+from midstream.runtime.replay import Rehearsal, make_plan
+from midstream.runtime.sources import RecordedStream
+from midstream.runtime.statistics import look_at
+
+__all__ = [
+    "FIG_10", "LABELS", "METHODS", "ORDERS", "Cell", "ChangeForecast", "ChangeRequest", "Guarantees", "Timing",
+    "explain_change", "labels_of", "plan_change", "read_matters",
+]  # fmt: skip
+
+
+def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
+    """Plan the query a change goes to: a file whose name ends in .sql, or the text itself."""
+    file = query.strip() if query.strip().lower().endswith(".sql") else None
+    try:
+        text = query if file is None else Path(file).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise MidstreamError(f"there is no query file {file}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise MidstreamError(f"query file {file} cannot be read") from error
+    catalog = [s.schema for s in rehearsal.streams]
+    try:
+        return make_plan(parse_query(text, catalog, rehearsal.aggregates))
+    except MidstreamError as error:
+        raise MidstreamError(f"{file or 'the new query'}: {error}") from error
+
+
+def explain_change(
+    old: Plan, new: Plan, streams: Sequence[RecordedStream], matters: Iterable[str] = ()
+) -> ChangeForecast:
+    """Say what each way from a query to another would guarantee and take, estimated from recorded streams."""
+    return forecast_change(old, new, look_at(old, streams), look_at(new, streams), matters)
+
+
+def labels_of(method: str | None, order: str | None) -> tuple[str, ...]:
+    """Return the methods that someone asks about, as the table of guarantees calls them; a drain in both orders.
+
+    >>> labels_of("drain", None), labels_of(None, "query"), labels_of("immediate", None)
+    (('drain/query', 'drain/stream'), ('drain/query',), ('immediate',))
+    """
+    if method is None and order is None:
+        return LABELS
+    method = ChangeRequest("", method or DRAIN, order).method
+    return tuple(label for label in LABELS if label in ((f"{method}/{order}",) if order else _orders(method)))
+
+
+def _orders(method: str) -> tuple[str, ...]:
+    return method, *(f"{method}/{order}" for order in ORDERS)

@@ -1,0 +1,654 @@
+"""What a run whose query changes must give out: the definitions of the paper, applied to the recorded input.
+
+    rows ─▶ Query.results ─▶ results with depends and trigger ─▶ FStart, IStop, DStop ─▶ what is given out, in order
+
+Everything is computed from all rows at once and by brute force. Nothing here knows how the engine does it.
+
+A position is an event time: it lies before the rows of that time. A row is old if its time is less.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Value = int | float | None
+Trigger = tuple[int, int, int]
+"""(time, stream, offset) of the row that made a result leave; (T, -1, -1) for the end of a time instance."""
+
+METHODS = ["immediate", "delayed-drain", "drain/query", "drain/stream", "graceful-immediate", "graceful-drain"]
+BEGINNING, NEVER = -(2**62), 2**62
+
+
+# Rows and results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row of a stream; two rows are the same only if they are one object."""
+
+    time: int
+    stream: int
+    """The number of its stream in declaration order."""
+    offset: int
+    values: dict[str, Value]
+
+    @property
+    def key(self) -> Trigger:
+        return self.time, self.stream, self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One result, or one row seen as such."""
+
+    values: dict[str, Value]
+    depends: frozenset[Row]
+    """The rows that count in it."""
+    trigger: Trigger
+    time: int
+    """The time of the latest row it depends on: `_time`."""
+
+    def has_row_before(self, position: int) -> bool:
+        return any(row.time < position for row in self.depends)
+
+    @property
+    def identity(self) -> tuple[Trigger, frozenset[Row]]:
+        """Return what tells the results of one version apart."""
+        return self.trigger, self.depends
+
+
+def of_row(row: Row) -> Result:
+    return Result(row.values, frozenset([row]), row.key, row.time)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`column op value`, or `column IS NOT NULL`; null is not true."""
+
+    column: str
+    op: str
+    value: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.column} IS NOT NULL" if self.op == "IS NOT NULL" else f"{self.column} {self.op} {self.value}"
+
+    def holds(self, values: dict[str, Value]) -> bool:
+        found = values[self.column]
+        if found is None:
+            return False
+        match self.op:
+            case "<":
+                return found < self.value
+            case ">":
+                return found > self.value
+            case "=":
+                return found == self.value
+            case "<>":
+                return found != self.value
+            case _:
+                return True
+
+
+def where_clause(conditions: Iterable[object]) -> str:
+    text = " AND ".join(map(str, conditions))
+    return f" WHERE {text}" if text else ""
+
+
+# Windows of instances ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The members of one window instance, and what closed it: None if the input ended first."""
+
+    members: Sequence[Result]
+    closes: Trigger | None
+
+    def has_row_before(self, position: int) -> bool:
+        """Tell whether a member depends on such a row, be it that WHERE then leaves that member out."""
+        return any(m.has_row_before(position) for m in self.members)
+
+
+class InstanceWindow(Protocol):
+    """A window that is a sequence of instances; `latest` is the time of the latest row of the run."""
+
+    def instances(self, items: Sequence[Result], latest: int) -> list[Instance]: ...
+
+
+@dataclass(frozen=True)
+class RowsSlide:
+    """`[ROWS n SLIDE m]`, of the stream or of each key: items j*m to j*m + n - 1."""
+
+    count: int
+    slide: int
+    by: str | None = None
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.count} SLIDE {self.slide}{f' PARTITION BY {self.by}' if self.by else ''}]"
+
+    def instances(self, items: Sequence[Result], latest: int) -> list[Instance]:
+        parts: dict[Value, list[Result]] = {}
+        for item in items:
+            parts.setdefault(item.values[self.by] if self.by else None, []).append(item)
+        found = []
+        for part in parts.values():
+            for first in range(0, len(part), self.slide):
+                members = part[first : first + self.count]
+                found.append(Instance(members, members[-1].trigger if len(members) == self.count else None))
+        return found
+
+
+@dataclass(frozen=True)
+class RangeSlide:
+    """`[RANGE r SLIDE s]`: for every multiple T of s the items with T - r <= time < T, if there is one."""
+
+    width_us: int
+    slide_us: int
+
+    def __str__(self) -> str:
+        return f"[RANGE {self.width_us} MICROSECONDS SLIDE {self.slide_us} MICROSECONDS]"
+
+    def instances(self, items: Sequence[Result], latest: int) -> list[Instance]:
+        members: dict[int, list[Result]] = {}
+        for item in items:
+            end = (item.time // self.slide_us + 1) * self.slide_us
+            while end - self.width_us <= item.time:
+                members.setdefault(end, []).append(item)
+                end += self.slide_us
+        return [Instance(members[end], (end, -1, -1) if end <= latest else None) for end in sorted(members)]
+
+
+@dataclass(frozen=True)
+class PredicateSlide:
+    """`[START WHEN p END WHEN q]`: from an item with p, when no window is open, to the first item with q."""
+
+    start: Condition
+    end: Condition
+
+    def __str__(self) -> str:
+        return f"[START WHEN {self.start} END WHEN {self.end}]"
+
+    def instances(self, items: Sequence[Result], latest: int) -> list[Instance]:
+        found, members = [], list[Result]()
+        for item in items:
+            if members or self.start.holds(item.values):
+                members.append(item)
+                if self.end.holds(item.values):
+                    found.append(Instance(members, item.trigger))
+                    members = []
+        return found + ([Instance(members, None)] if members else [])
+
+
+# Queries -------------------------------------------------------------------------------------------------------------
+
+
+class Query(Protocol):
+    """A query as a function from rows, in their order, to results, in theirs."""
+
+    @property
+    def sql(self) -> str: ...
+
+    @property
+    def streams(self) -> frozenset[str]: ...
+
+    def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]: ...
+
+    def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
+        """Return the first position from which on no row before `position` can count in a result; NEVER if none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Select rows of one stream; its window makes no difference."""
+
+    stream: str
+    window: str
+    where: tuple[Condition, ...]
+    outputs: tuple[tuple[str, str], ...]
+    """(name, column)."""
+
+    @property
+    def sql(self) -> str:
+        select = ", ".join(f"{column} AS {name}" for name, column in self.outputs)
+        return f"SELECT {select} FROM {self.stream} {self.window}{where_clause(self.where)}"
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return frozenset([self.stream])
+
+    def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]:
+        passing = [of_row(r) for r in rows[self.stream] if all(c.holds(r.values) for c in self.where)]
+        return [
+            Result({name: r.values[column] for name, column in self.outputs}, r.depends, r.trigger, r.time)
+            for r in passing
+        ]
+
+    def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
+        return position
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Aggregates over the instances of a window of a stream, or of another such query."""
+
+    below: "str | Aggregates"
+    window: InstanceWindow
+    outputs: tuple[tuple[str, str, str], ...]
+    """(name, function, column): function "" for the column itself, column "*" for COUNT(*)."""
+    where: tuple[Condition, ...] = ()
+    group_by: str | None = None
+
+    @property
+    def sql(self) -> str:
+        select = ", ".join(f"{f'{f}({c})' if f else c} AS {name}" for name, f, c in self.outputs)
+        source = self.below if isinstance(self.below, str) else f"({self.below.sql})"
+        by = f" GROUP BY {self.group_by}" if self.group_by else ""
+        return f"SELECT {select} FROM {source} {self.window}{where_clause(self.where)}{by}"
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return frozenset([self.below]) if isinstance(self.below, str) else self.below.streams
+
+    def items(self, rows: dict[str, list[Row]], latest: int) -> list[Result]:
+        """Return what the window runs over."""
+        if isinstance(self.below, str):
+            return [of_row(r) for r in rows[self.below]]
+        return self.below.results(rows, latest)
+
+    def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]:
+        items = self.items(rows, latest)
+        place = {id(item): n for n, item in enumerate(items)}
+        found = []
+        for instance in self.window.instances(items, latest):
+            if instance.closes is None:
+                continue
+            for members in self._groups(instance):
+                depends = frozenset().union(*(m.depends for m in members or instance.members))
+                result = Result(
+                    {name: _aggregate(f, c, members) for name, f, c in self.outputs},
+                    depends,
+                    instance.closes,
+                    max(m.time for m in members or instance.members),
+                )
+                # By what closed the instance, then by the latest member of the group.
+                closed_by = place[id(instance.members[-1])]
+                latest_member = max(place[id(m)] for m in members or instance.members)
+                found.append(((instance.closes, closed_by, latest_member), result))
+        return [result for _, result in sorted(found, key=lambda pair: pair[0])]
+
+    def _groups(self, instance: Instance) -> list[list[Result]]:
+        """Return the members that pass, by group; without GROUP BY there is one group, maybe of no member."""
+        passing = [m for m in instance.members if all(c.holds(m.values) for c in self.where)]
+        if self.group_by is None:
+            return [passing]
+        groups: dict[Value, list[Result]] = {}
+        for m in passing:
+            groups.setdefault(m.values[self.group_by], []).append(m)
+        return list(groups.values())
+
+    def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
+        below = position if isinstance(self.below, str) else self.below.drained(rows, position, latest)
+        ends = [max(position, below)]
+        for instance in self.window.instances(self.items(rows, latest), latest):
+            if instance.has_row_before(position):
+                if instance.closes is not None:
+                    # A time instance closes before the rows of its end, any other one behind the row that closes it.
+                    ends.append(instance.closes[0] + (0 if instance.closes[1] < 0 else 1))
+                else:
+                    ends.append(NEVER)
+        return max(ends)
+
+
+def _aggregate(function: str, column: str, members: Sequence[Result]) -> Value:
+    if function == "":
+        return members[0].values[column]
+    if column == "*":
+        return len(members)
+    values = [v for m in members if (v := m.values[column]) is not None]
+    if function == "COUNT":
+        return len(values)
+    if not values:
+        return None
+    match function:
+        case "SUM":
+            return sum(values)
+        case "MIN":
+            return min(values)
+        case "MAX":
+            return max(values)
+        case "AVG":
+            return sum(values) / len(values)
+    raise ValueError(function)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stream in a join: `[RANGE w]` if `width_us` is given, else `[ROWS n]`, of the stream or of each key."""
+
+    alias: str
+    stream: str
+    width_us: int | None = None
+    count: int = 0
+    by: str | None = None
+
+    def __str__(self) -> str:
+        if self.width_us is not None:
+            return f"{self.stream} [RANGE {self.width_us} MICROSECONDS] {self.alias}"
+        return f"{self.stream} [ROWS {self.count}{f' PARTITION BY {self.by}' if self.by else ''}] {self.alias}"
+
+    def holds(self, row: Row, latest: Row, rows: list[Row]) -> bool:
+        """Tell whether a row is in its window when another arrives; `rows` are those of the stream."""
+        if self.width_us is not None:
+            return latest.time - row.time <= self.width_us
+        return sum(r.key <= latest.key for r in self._behind(row, rows)) < self.count
+
+    def _behind(self, row: Row, rows: list[Row]) -> list[Row]:
+        """Return the rows that push another out of a counted window, bit by bit."""
+        same = [r for r in rows if self.by is None or r.values[self.by] == row.values[self.by]]
+        return [r for r in same if r.key > row.key]
+
+    def drained(self, rows: list[Row], position: int) -> int:
+        """Return the position from which on no row before `position` can be in the window."""
+        if self.width_us is not None:
+            return position + self.width_us  # a row of position - 1 meets rows up to position - 1 + width
+        ends = [position]
+        for row in (r for r in rows if r.time < position):
+            behind = self._behind(row, rows)
+            ends.append(behind[self.count - 1].time + 1 if len(behind) >= self.count else NEVER)
+        return max(ends)
+
+
+@dataclass(frozen=True)
+class Join:
+    """A sliding join of streams, no stream twice: each row is in its window when the last one arrives."""
+
+    sources: tuple[Source, ...]
+    on: tuple[tuple[str, str, str], ...]
+    """(alias.column, op, alias.column) with op "=" or "<"."""
+    where: tuple[Condition, ...]
+    """Columns as alias.column."""
+    outputs: tuple[tuple[str, str], ...]
+    """(name, alias.column)."""
+
+    @property
+    def sql(self) -> str:
+        select = ", ".join(f"{column} AS {name}" for name, column in self.outputs)
+        conditions = [*(f"{a} {op} {b}" for a, op, b in self.on), *self.where]
+        return f"SELECT {select} FROM {', '.join(map(str, self.sources))}{where_clause(conditions)}"
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return frozenset(s.stream for s in self.sources)
+
+    def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]:
+        found = []
+        for combination in self._combinations(rows, ()):
+            last = max(combination, key=lambda row: row.key)
+            pairs = zip(self.sources, combination, strict=True)
+            if all(s.holds(row, last, rows[s.stream]) for s, row in pairs):
+                values = self._values(combination)
+                depends = frozenset(combination)
+                result = Result({n: values[c] for n, c in self.outputs}, depends, last.key, last.time)
+                found.append(((last.key, [row.key for row in combination]), result))
+        return [result for _, result in sorted(found, key=lambda pair: pair[0])]
+
+    def _combinations(self, rows: dict[str, list[Row]], chosen: tuple[Row, ...]) -> Iterable[tuple[Row, ...]]:
+        """Yield the combinations that satisfy the predicates."""
+        if len(chosen) == len(self.sources):
+            yield chosen
+            return
+        for row in rows[self.sources[len(chosen)].stream]:
+            if self._satisfies((*chosen, row)):
+                yield from self._combinations(rows, (*chosen, row))
+
+    def _values(self, combination: tuple[Row, ...]) -> dict[str, Value]:
+        return {
+            f"{source.alias}.{name}": value
+            for source, row in zip(self.sources, combination, strict=False)
+            for name, value in row.values.items()
+        }
+
+    def _satisfies(self, combination: tuple[Row, ...]) -> bool:
+        """Tell whether the predicates that can be tested already are true."""
+        values = self._values(combination)
+        for a, op, b in self.on:
+            if a in values and b in values:
+                left, right = values[a], values[b]
+                if left is None or right is None or not (left == right if op == "=" else left < right):
+                    return False
+        return all(c.holds(values) for c in self.where if c.column in values)
+
+    def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
+        return max(s.drained(rows[s.stream], position) for s in self.sources)
+
+
+# Control elements ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """Go on with another query from a position on, by one of METHODS."""
+
+    position: int
+    query: Query
+    method: str
+
+
+Keeps = Callable[[Result], bool]
+
+
+def immediate_stop(position: int) -> Keeps:
+    """IStop: what has left before the position; the end of a time instance lies before the rows of its time."""
+    return lambda y: y.trigger[0] < position or y.trigger == (position, -1, -1)
+
+
+def stop_before_first(moment: int, position: int) -> Keeps:
+    """IStop at the first result of another version: what has left before that time, or before the change at all."""
+    return lambda y: y.trigger[0] < moment or immediate_stop(position)(y)
+
+
+def drain_stop(position: int) -> Keeps:
+    """DStop: what depends on a row before the position."""
+    return lambda y: y.has_row_before(position)
+
+
+def drain_stop_at_first(moment: int) -> Keeps:
+    """DStop at the first result of another version: what has left before, and what depends on a row before it."""
+    return lambda y: y.trigger[0] < moment or y.has_row_before(moment)
+
+
+@dataclass
+class Version:
+    """One version of the query: where it starts (FStart), and what stops it."""
+
+    number: int
+    query: Query
+    start: int
+    """NEVER for one that is cancelled before it has started."""
+    results: list[Result]
+    """All it would give without stops, in its order."""
+    stops: list[Keeps] = field(default_factory=list)
+    drains_from: int = NEVER
+    stopped_at: int = NEVER
+    waits_for: "list[Version]" = field(default_factory=list)
+    """Its results are held back until these versions are drained or stopped."""
+
+    def given_out(self) -> list[Result]:
+        return [y for y in self.results if all(keeps(y) for keeps in self.stops)]
+
+    def first_us(self) -> int:
+        """Return the time of the first result it gives out, NEVER if it gives none."""
+        return min((y.trigger[0] for y in self.given_out()), default=NEVER)
+
+    def stop(self, position: int, keeps: Keeps) -> None:
+        self.stops.append(keeps)
+        self.stopped_at = min(self.stopped_at, position)
+
+    def drain(self, position: int, keeps: Keeps) -> None:
+        self.stops.append(keeps)
+        self.drains_from = min(self.drains_from, position)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A result that is given out, and the version it is of."""
+
+    version: int
+    result: Result
+
+    @property
+    def row(self) -> tuple[Value, ...]:
+        """Return the output row: the select list, `_time`, `_version`."""
+        return *self.result.values.values(), self.result.time, self.version
+
+
+class Oracle:
+    """A run over recorded rows with changes in order of their positions."""
+
+    def __init__(self, rows: dict[str, list[Row]], first: Query, changes: Sequence[Change]) -> None:
+        self.rows = rows
+        self.changes = changes
+        read = first.streams.union(*(c.query.streams for c in changes))
+        self.latest = max((r.time for name in read for r in rows[name]), default=BEGINNING)
+        self.versions = [self._version(1, first, BEGINNING)]
+        self.ends = [NEVER for _ in changes]
+        """The position at which each change is over: only the version it asked for is left of those up to it."""
+        waiting: list[int] = []
+        for number, change in enumerate(changes):
+            # A first result before this change has been given out, whatever this change does.
+            for earlier in [n for n in waiting if self.versions[n + 1].first_us() < change.position]:
+                self._first_result(earlier)
+                waiting.remove(earlier)
+            self._begin(number, change)
+            if change.method.startswith("graceful"):
+                waiting.append(number)
+        # Whether the last version answers depends on no other, whether the one before does on the last at most, ...
+        for number in reversed(waiting):
+            self._first_result(number)
+
+    def given_out(self) -> list[Given]:
+        """Return what is given out, in order: by trigger, older versions first, unless held back."""
+        found = []
+        for v in self.versions:
+            held_until = max((self._drained(old) for old in v.waits_for), default=BEGINNING)
+            for n, y in enumerate(v.given_out()):
+                found.append(((max(y.trigger, (held_until, -1, -1)), v.number, n), Given(v.number, y)))
+        return [given for _, given in sorted(found, key=lambda pair: pair[0])]
+
+    def fresh_start(self, query: Query, position: int) -> list[Result]:
+        """FStart: the query applied to the rows from the position on."""
+        return query.results(self._from(position), self.latest)
+
+    def _from(self, position: int) -> dict[str, list[Row]]:
+        return {name: [r for r in rows if r.time >= position] for name, rows in self.rows.items()}
+
+    def _version(self, number: int, query: Query, start: int) -> Version:
+        return Version(number, query, start, self.fresh_start(query, start) if start != NEVER else [])
+
+    def _begin(self, number: int, change: Change) -> None:
+        """Do what a change does at its position."""
+        at = change.position
+        for old in self.versions:
+            if old.start > at:
+                old.start, old.results = NEVER, []
+            elif change.method == "immediate":
+                old.stop(at, immediate_stop(at))
+            elif change.method in ("delayed-drain", "drain/query", "drain/stream"):
+                old.drain(at, drain_stop(at))
+        drained = max((self._drained(v) for v in self.versions), default=at)
+        new = self._version(number + 2, change.query, drained if change.method == "delayed-drain" else at)
+        new.waits_for = self.versions[:] if change.method == "drain/query" else []
+        self.versions.append(new)
+        if not change.method.startswith("graceful"):
+            self.ends[number] = max(at, drained)
+
+    def _drained(self, version: Version) -> int:
+        """Return the position at which nothing is left of a version that stops."""
+        if version.start == NEVER:
+            return BEGINNING
+        if version.drains_from == NEVER or version.stopped_at <= version.drains_from:
+            return version.stopped_at
+        drained = version.query.drained(self._from(version.start), version.drains_from, self.latest)
+        return min(drained, version.stopped_at)
+
+    def _first_result(self, number: int) -> None:
+        """Do what a graceful change does at the first result of its new version."""
+        moment = self.versions[number + 1].first_us()
+        if moment == NEVER:
+            return
+        for old in self.versions[: number + 1]:
+            if self.changes[number].method == "graceful-immediate":
+                old.stop(moment, stop_before_first(moment, self.changes[number].position))
+            else:
+                old.drain(moment, drain_stop_at_first(moment))
+        self.ends[number] = max(moment, *(self._drained(v) for v in self.versions[: number + 1]))
+
+
+# Measures ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a change did to the output, against the reference: DStop of the old query and FStart of the new one."""
+
+    loss: int
+    extra: int
+    query_disorder: int
+    stream_disorder: int
+    duplicates: int
+
+
+def measure(oracle: Oracle, given: Sequence[Given]) -> Measures:
+    """Count what went wrong in the output of a run with one change."""
+    (change,) = oracle.changes
+    old, new = oracle.versions
+    at = change.position
+    got = Counter((g.version, g.result.identity) for g in given)
+    expected = Counter((1, y.identity) for y in old.results if y.has_row_before(at))
+    for y in oracle.fresh_start(change.query, at):
+        # A new version that starts later is at fault only for what lies in between.
+        if change.method != "delayed-drain" or y.has_row_before(new.start):
+            expected[2, y.identity] += 1
+    olds, news = [g.result for g in given if g.version == 1], [g.result for g in given if g.version == 2]
+    versions = [g.version for g in given]
+    first_new = versions.index(2) if news else len(given)
+    depends = Counter(y.depends for y in olds)
+    return Measures(
+        loss=(expected - got).total(),
+        extra=sum(not y.has_row_before(at) for y in olds),
+        query_disorder=versions[first_new:].count(1),
+        stream_disorder=stream_disorder([g.result for g in given]),
+        duplicates=sum(depends[y.depends] for y in news),
+    )
+
+
+def stream_disorder(results: Sequence[Result]) -> int:
+    """Count the results that come behind one with a greater trigger."""
+    count, greatest = 0, (BEGINNING, 0, 0)
+    for y in results:
+        count += y.trigger < greatest
+        greatest = max(greatest, y.trigger)
+    return count
+
+
+GUARANTEES = {
+    "immediate": ("query_disorder", "stream_disorder", "duplicates"),
+    "delayed-drain": ("query_disorder", "stream_disorder", "duplicates"),
+    "drain/query": ("loss", "query_disorder", "duplicates"),
+    "drain/stream": ("loss", "stream_disorder", "duplicates"),
+    "graceful-immediate": ("query_disorder", "stream_disorder", "duplicates"),
+    "graceful-drain": ("loss", "stream_disorder"),
+}
+"""What each method never does: figure 10 of the paper."""
+
+
+def guaranteed(method: str, given: Sequence[Given]) -> tuple[str, ...]:
+    """Return the measures that must be 0.
+
+    That graceful-immediate never repeats holds where a result leaves with the latest row it depends on. Two queries can
+    take the same rows and answer at different times, such as [ROWS 3 SLIDE 3] and [RANGE ...] with three rows in it.
+    """
+    prompt = all(g.result.trigger == max(row.key for row in g.result.depends) for g in given)
+    return tuple(m for m in GUARANTEES[method] if prompt or (method, m) != ("graceful-immediate", "duplicates"))

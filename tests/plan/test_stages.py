@@ -1,0 +1,159 @@
+"""Plans with stages: how their work is split, what they print, what they refuse to be."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from plan.test_plan_values import CATALOG, plan
+
+from midstream.lang.sql import parse_query
+from midstream.model.errors import PlanError
+from midstream.plan.diff import diff
+from midstream.plan.expr import Call, Column
+from midstream.plan.query import Query, Subtracted
+from midstream.plan.stage import Aggregate, StageOutput
+
+JOIN = "FROM a [RANGE 1 s], b [RANGE 1 s], c [RANGE 1 s] WHERE a.k = b.k AND b.j = c.j"
+BY_KEY = "SELECT k AS key, SUM(v) AS total FROM a [RANGE 3 s SLIDE 2 s] WHERE v > 1 GROUP BY k HAVING COUNT(*) > 1"
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT SUM(v) FROM a [ROWS 3 SLIDE 2]",
+         "one bucket: the window [ROWS 3 SLIDE 2] of a counts all rows together"),
+        ("SELECT SUM(v) FROM a [ROWS 3 SLIDE 2] GROUP BY k",
+         "one bucket: the window [ROWS 3 SLIDE 2] of a counts all rows together"),
+        ("SELECT SUM(v) FROM a [ROWS 3 SLIDE 2 PARTITION BY k] GROUP BY s", "hash a.k"),
+        ("SELECT SUM(v) FROM a [ROWS 3 SLIDE 2 PARTITION BY s, k]", "hash a.s"),
+        ("SELECT SUM(v) FROM a [RANGE 3 s SLIDE 2 s] x GROUP BY k", "hash x.k"),
+        ("SELECT SUM(v) FROM a [RANGE 3 s SLIDE 2 s]",
+         "one bucket: the aggregates of the window [RANGE 3 SECONDS SLIDE 2 SECONDS] of a are not grouped by a column"),
+        ("SELECT SUM(v) FROM a [RANGE 3 s SLIDE 2 s] GROUP BY k + 1",
+         "one bucket: the aggregates of the window [RANGE 3 SECONDS SLIDE 2 SECONDS] of a are not grouped by a column"),
+        ("SELECT SUM(v) FROM a [START WHEN v > 1 END WHEN v < 1] GROUP BY k",
+         "one bucket: the window [START WHEN (a.v > 1) END WHEN (a.v < 1)] of a opens and closes on any row"),
+        ("SELECT SUM(v) FROM (SELECT k % 7 AS b, v FROM a WHERE v > 1) [ROWS 5 SLIDE 1 PARTITION BY b]",
+         "hash (a.k % 7)"),
+        # Windows over windows.
+        (f"SELECT MAX(total) FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY key]", "hash a.k"),
+        (f"SELECT key, MAX(total) FROM ({BY_KEY}) [RANGE 5 s SLIDE 5 s] GROUP BY key", "hash a.k"),
+        (f"SELECT MAX(total) FROM ({BY_KEY}) [RANGE 5 s SLIDE 5 s]",
+         "one bucket: the aggregates of the window [RANGE 5 SECONDS SLIDE 5 SECONDS] of t are not grouped by a column"),
+        (f"SELECT MAX(total) FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY total]",
+         "one bucket: no column goes through all windows as a key that each of them keeps apart"),
+        ("SELECT COUNT(*) FROM (SELECT j, k FROM a [RANGE 1 s SLIDE 1 s] GROUP BY j, k) [ROWS 5 SLIDE 1 PARTITION BY k]"
+         " t",
+         "hash a.k"),
+        ("SELECT COUNT(*) FROM (SELECT j FROM a [ROWS 1 SLIDE 1 PARTITION BY k] GROUP BY j) [RANGE 1 s SLIDE 1 s] "
+         "GROUP BY j",
+         "one bucket: no column goes through all windows as a key that each of them keeps apart"),
+        # Windows over joins.
+        (f"SELECT SUM(v) FROM (SELECT b.k, a.v {JOIN}) [ROWS 5 SLIDE 1 PARTITION BY k]",
+         "hash a.k = b.k; send c to every bucket"),
+        (f"SELECT SUM(v) FROM (SELECT b.j, a.v {JOIN}) [RANGE 1 s SLIDE 1 s] GROUP BY j",
+         "hash b.j = c.j; send a to every bucket"),
+        (f"SELECT SUM(v) FROM (SELECT b.s, a.v {JOIN}) [ROWS 5 SLIDE 1 PARTITION BY s]",
+         "one bucket: what the window [ROWS 5 SLIDE 1 PARTITION BY s] keeps apart, s, is no join key"),
+        ("SELECT SUM(v) FROM (SELECT a.k, a.v FROM a [ROWS 5], b [RANGE 1 s] WHERE a.k = b.k)"
+         " [ROWS 5 SLIDE 1 PARTITION BY k]",
+         "one bucket: the window [ROWS 5] of a counts rows of the whole stream"),
+    ],
+)  # fmt: skip
+def test_partitioning(sql: str, expected: str) -> None:
+    assert str(plan(sql).partitioning) == expected
+
+
+def test_hashing_is_by_columns_of_the_stream() -> None:
+    found = plan("SELECT SUM(v) FROM (SELECT j AS b, v FROM a x) [ROWS 5 SLIDE 1 PARTITION BY b] y").partitioning
+    assert found.hashed == (("x", Column("x", "j", pa.int32())),)
+    assert found.type == pa.int32()
+
+
+def test_explain() -> None:
+    sql = f"SELECT MAX(total) AS m, 1 + COUNT(*) AS c FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY key]"
+    assert plan(sql).explain() == (
+        "Output\n"
+        "  m: MAX(t.total)\n"
+        "  c: (1 + COUNT(*))\n"
+        "Plan a\n"
+        "  scan a\n"
+        "Windows\n"
+        "  a: a (no window: every row stands alone)\n"
+        "Stages\n"
+        "  a [RANGE 3 SECONDS SLIDE 2 SECONDS] where (a.v > 1) group by a.k"
+        " aggregate SUM(a.v), COUNT(*) having (COUNT(*) > 1)\n"
+        "  t [ROWS 5 SLIDE 1 PARTITION BY key] aggregate MAX(t.total), COUNT(*)\n"
+        "Partitioning\n"
+        "  hash a.k"
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (BY_KEY.replace("3 s", "4 s"), "stage a [RANGE 3 SECONDS SLIDE 2 SECONDS] where (a.v > 1)"),
+        (
+            BY_KEY.replace("total", "t"),
+            "output changes from a.k AS key, SUM(a.v) AS total to a.k AS key, SUM(a.v) AS t",
+        ),
+        (f"SELECT COUNT(*) FROM ({BY_KEY}) [ROWS 1 SLIDE 1]", "stage t [ROWS 1 SLIDE 1] aggregate COUNT(*) comes"),
+        ("SELECT k, v FROM a", "goes"),
+    ],
+)
+def test_another_meaning_is_told(other: str, sentence: str) -> None:
+    found = diff(plan(BY_KEY), plan(other))
+    assert any(sentence in told for told in found.meaning), found.meaning
+    assert diff(plan(BY_KEY), plan(BY_KEY)).same
+
+
+def query() -> Query:
+    return parse_query("SELECT k, SUM(v) AS total FROM a [ROWS 3 SLIDE 2] GROUP BY k", CATALOG)
+
+
+K, V = Column("a", "k", pa.int64()), Column("a", "v", pa.int64())
+KEY = Column("#", "key0", pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conjuncts": (V,)}, "WHERE needs a condition, but a.v is int64"),
+        ({"having": (KEY,)}, 'HAVING needs a condition, but "#".key0 is int64'),
+        ({"keys": (Column("a", "s", pa.string()),)}, "there is no column a.s"),
+        ({"keys": (Column("b", "k", pa.int64()),)}, "there is no column b.k"),
+        ({"aggregates": (Aggregate("sum", Column("a", "v", pa.int32()), pa.int64()),)},
+         "column a.v is int64, not int32"),
+        ({"aggregates": ()}, 'column "#".agg0 is neither a key of the groups nor an aggregate'),
+        ({"outputs": (StageOutput("x", V),)}, "column a.v is neither a key of the groups nor an aggregate"),
+        ({"outputs": ()}, "a query selects at least one column"),
+        ({"outputs": (StageOutput("_time", KEY),)}, "output column '_time' is reserved; give it another alias"),
+        ({"outputs": (StageOutput("x", KEY), StageOutput("x", KEY))},
+         "output column 'x' appears twice; give one of them an alias"),
+        ({"alias": "#"}, "alias '#' is reserved; give what the window is over another alias"),
+        ({"keys": (), "aggregates": (), "outputs": (StageOutput("x", Call("pi", (), pa.float64())),)},
+         "a window that slides needs an aggregate or GROUP BY: [ROWS 3 SLIDE 2]"),
+    ],
+)  # fmt: skip
+def test_a_stage_that_does_not_fit_cannot_be_built(change: dict[str, object], message: str) -> None:
+    good = query()
+    with pytest.raises(PlanError) as error:
+        replace(good, stages=(replace(good.stages[0], **change),))  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+def test_the_next_stage_reads_what_the_one_below_gives() -> None:
+    good = query()
+    with pytest.raises(PlanError, match=r"there is no column a\.v"):
+        replace(good, stages=(good.stages[0], good.stages[0]))
+
+
+def test_no_window_over_a_difference() -> None:
+    both = parse_query("SELECT k, v FROM a [ROWS 1] EXCEPT SELECT k, v FROM b [ROWS 1]", CATALOG)
+    assert isinstance(both.subtracted[0], Subtracted)
+    with pytest.raises(PlanError, match="a window over a difference is not supported yet"):
+        replace(both, stages=query().stages)
+
+
+def test_the_base_is_the_query_below_all_stages() -> None:
+    assert str(query().base) == "SELECT a.k, a.v\nFROM a"
