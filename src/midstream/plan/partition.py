@@ -50,7 +50,7 @@ def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     if query.subtracted:
         return _one_bucket("the changes of a difference leave in the order of events")
-    for source in query.sources:
+    for source in reversed(query.sources):
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:
             return _one_bucket(f"the window {source.window} of {source.alias} counts rows of the whole stream")
     classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]

@@ -8,13 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-from pyspark import cloudpickle
+from typing import Any
 
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
+
+
+def _pickler() -> Any:
+    """Return what writes functions of the user, too; only those who write or read versions need PySpark."""
+    from pyspark import cloudpickle
+
+    return cloudpickle
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,13 @@ def write_catalog(folder: Path, catalog: Catalog) -> None:
     """Write down what later versions may read."""
     folder.mkdir(parents=True, exist_ok=True)
     pending = folder / f".catalog.{os.getpid()}.pending"
-    pending.write_bytes(cloudpickle.dumps(catalog))
+    pending.write_bytes(_pickler().dumps(catalog))
     os.replace(pending, folder / "catalog")
 
 
 def read_catalog(folder: Path) -> Catalog:
     """Return what later versions may read."""
-    found: Catalog = cloudpickle.loads((folder / "catalog").read_bytes())
+    found: Catalog = _pickler().loads((folder / "catalog").read_bytes())
     return found
 
 
@@ -72,7 +78,7 @@ def add_version(folder: Path, sql: str, plan: Plan) -> StoredVersion:
     number = max((v for v in numbers(folder)), default=1) + 1
     stored = StoredVersion(number, sql, plan)
     pending = folder / f".{number:04d}.{os.getpid()}.pending"
-    pending.write_bytes(cloudpickle.dumps(stored))
+    pending.write_bytes(_pickler().dumps(stored))
     try:
         os.link(pending, folder / f"{number:04d}.version")  # fails when another one was faster
     except FileExistsError:
@@ -94,7 +100,7 @@ def load_version(folder: Path, number: int) -> StoredVersion:
 
 @cache
 def _load(path: str) -> StoredVersion:
-    found: StoredVersion = cloudpickle.loads(Path(path).read_bytes())
+    found: StoredVersion = _pickler().loads(Path(path).read_bytes())
     return found
 
 
