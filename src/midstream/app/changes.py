@@ -52,6 +52,17 @@ def print_change_forecast(console: Console, old: Plan, new: Plan, told: ChangeFo
     console.print(f"* {best.label} is recommended: {best.why}.", "Nothing has been changed.", sep="\n", highlight=False)
 
 
+def guarantee_lines(label: str, told: Guarantees) -> list[str]:
+    """Say in two lines what a method guarantees for two queries, and what it does not."""
+    out = []
+    for holds, words in ((True, f"{label} guarantees here"), (False, "not guaranteed")):
+        cells = {COLUMNS[name]: cell for name, cell in told.cells.items() if cell.holds == holds}
+        parts = [f"{name} ({cell.why})" if cell.why else name for name, cell in cells.items()]
+        if parts:
+            out.append(f"{words}: {', '.join(parts)}")
+    return out + [f"note: {note}" for note in told.notes]
+
+
 def _cells(guarantees: Guarantees, reasons: list[str]) -> list[str]:
     if guarantees.refused:
         return [f"refused {_number(guarantees.refused, reasons)}", *[""] * (len(COLUMNS) - 1)]

@@ -1,4 +1,4 @@
-"""The command line: `midstream replay | explain | bench | compare | run | status | stop | migrate | ... | demo`."""
+"""The command line: `midstream replay | explain | bench | compare | run | status | migrate | change | ... | demo`."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from midstream.app import bench as benches
-from midstream.app import spark_commands
+from midstream.app import change_commands, spark_commands
 from midstream.app.changes import print_change_forecast
 from midstream.app.migrations import print_forecast
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
@@ -175,6 +175,8 @@ app.command("status")(spark_commands.status_command)
 app.command("stop")(spark_commands.stop_command)
 app.command("snapshot")(spark_commands.snapshot_command)
 app.command("migrate")(spark_commands.migrate_command)
+app.command("change")(change_commands.change_command)
+app.command("control")(change_commands.control_command)
 app.command("demo")(spark_commands.demo_command)
 
 

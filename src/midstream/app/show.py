@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from midstream.app.changes import print_changes
 from midstream.app.migrations import print_migrations
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
@@ -101,6 +102,7 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
         table.add_row(name, value)
     console.print(table)
     print_migrations(console, report.migrations)
+    print_changes(console, report.changes)
     for file in files:
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)
 

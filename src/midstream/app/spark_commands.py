@@ -4,15 +4,15 @@
 """
 
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
+from midstream.app.asking import LOOK_S, CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for
 from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
@@ -24,11 +24,6 @@ from midstream.runtime.spark.available import require_spark
 from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.runtime.spark.pipeline_file import read_pipeline
-
-CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
-WaitSeconds = Annotated[float, typer.Option("--wait", min=0, help="Wait this many seconds for it to happen.")]
-LOOK_S = 0.1
-Found = TypeVar("Found")
 
 
 def run_command(
@@ -47,7 +42,7 @@ def run_command(
     from midstream.runtime.spark.launch import launch, open_session  # PySpark is an extra, and slow to import
 
     log = file.checkpoint / "spark.log"
-    _say(f"starting Spark (its log: {log})")
+    say(f"starting Spark (its log: {log})")
     try:
         spark = open_session(file.master, file.spark, log)
     except OSError as error:
@@ -57,7 +52,7 @@ def run_command(
         controls = Checkpoint(file.checkpoint).controls
         with stopped_by_signals(lambda: controls.send(STOP)):
             _watch_to_the_end(run, f"{file.name} runs; stop it with Ctrl-C or: midstream stop {file.checkpoint}")
-        _say(f"{file.name} stopped: {ending(run.status())}")
+        say(f"{file.name} stopped: {ending(run.status())}")
     finally:
         spark.stop()
 
@@ -90,7 +85,7 @@ def stop_command(
 
     Example: `midstream stop checkpoint/ --drain`
     """
-    held, status = _running(checkpoint)
+    held, status = running(checkpoint)
     name = status["name"]
     if drain and status.get("ends_by_itself"):
         raise MidstreamError(f"query '{name}' ends by itself and cannot be drained while it runs")
@@ -98,13 +93,13 @@ def stop_command(
     if wait == 0:
         print(f"{name} has been asked to {'drain and stop' if drain else 'stop'}")
         return
-    ended = _wait_for(lambda: _ended(held), wait)
-    if ended is None:
-        _fail(f"{name} has not stopped after {wait:g} s; it will after its next micro-batch")
-    elif ended["state"] == "stopped":
-        print(f"{name} stopped{', drained' if drain else ''}: {ending(ended)}")
+    told = wait_for(lambda: ended(held), wait)
+    if told is None:
+        fail(f"{name} has not stopped after {wait:g} s; it will after its next micro-batch")
+    elif told["state"] == "stopped":
+        print(f"{name} stopped{', drained' if drain else ''}: {ending(told)}")
     else:
-        _fail(f"{name} {ended['state']} before it stopped{': ' + ended['error'] if ended.get('error') else ''}")
+        fail(f"{name} {told['state']} before it stopped{': ' + told['error'] if told.get('error') else ''}")
 
 
 def snapshot_command(
@@ -115,15 +110,13 @@ def snapshot_command(
 
     Example: `midstream snapshot checkpoint/`
     """
-    held, status = _running(checkpoint)
-    if status.get("ends_by_itself"):
-        raise MidstreamError(f"query '{status['name']}' ends by itself and reads no control while it runs")
+    held, status = running(checkpoint, reads_control=True)
     identity = held.controls.send(SNAPSHOT)
-    told = _wait_for(lambda: _statistics(held, identity) or _ended(held), wait)
+    told = wait_for(lambda: _statistics(held, identity) or ended(held), wait)
     if told is None:
-        _fail(f"{status['name']} has told nothing for {wait:g} s; its statistics will be among its events")
+        fail(f"{status['name']} has told nothing for {wait:g} s; its statistics will be among its events")
     elif "event" not in told:
-        _fail(f"{status['name']} {told['state']} before it told its statistics")
+        fail(f"{status['name']} {told['state']} before it told its statistics")
     else:
         print(json.dumps(told, indent=1))
 
@@ -161,10 +154,8 @@ def migrate_command(
 
     Example: `midstream migrate checkpoint/ "((c d) (a b))" --strategy just-in-time`
     """
-    held, status = _running(checkpoint)
+    held, status = running(checkpoint, reads_control=True)
     name = status["name"]
-    if status.get("ends_by_itself"):
-        raise MidstreamError(f"query '{name}' ends by itself and reads no control while it runs")
     given = {"join": join, "budget": budget, "ordering": ordering, "output": output}
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
@@ -176,15 +167,15 @@ def migrate_command(
         return
     record = _wait_for_migration(held, identity, wait)
     if record is None:
-        _fail(f"{name} has told nothing of the migration for {wait:g} s; its events will say what became of it")
+        fail(f"{name} has told nothing of the migration for {wait:g} s; its events will say what became of it")
     elif "event" not in record:
-        _fail(f"{name} {record['state']} before the migration was over; it goes on when the query does")
+        fail(f"{name} {record['state']} before the migration was over; it goes on when the query does")
     elif record["state"] == "refused":
         raise MidstreamError(f"{name} goes on as it was: {record['reason']}")
     else:
         print_migrations(wide_console(), [record])
         if record["state"] in ("queued", "running"):
-            _fail(f"after {wait:g} s the migration is {record['state']}; it goes on")
+            fail(f"after {wait:g} s the migration is {record['state']}; it goes on")
 
 
 def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:
@@ -199,10 +190,9 @@ def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict
             return record
         if record is not None and record["state"] != told:
             told = record["state"]
-            _say(f"the migration is {told} ({record['strategy']})")
-        ended = _ended(held)
-        if ended is not None:
-            return ended
+            say(f"the migration is {told} ({record['strategy']})")
+        if (over := ended(held)) is not None:
+            return over
         time.sleep(LOOK_S)
     return record
 
@@ -226,14 +216,14 @@ def demo_command(
         raise MidstreamError(f"--keep {keep} is not empty")
     with tempfile.TemporaryDirectory(prefix="midstream-demo-") as folder:
         demo = Demo(keep or Path(folder), seconds, rate)
-        _say(f"starting Spark (its log: {demo.log})")
+        say(f"starting Spark (its log: {demo.log})")
         with demo.start() as run:
             with stopped_by_signals(demo.end_early):
                 _watch_to_the_end(run, f"four streams, {rate:,} rows/s each, for {seconds:g} s", demo.tick)
-            _say(f"the query has stopped: {ending(run.status())}")
+            say(f"the query has stopped: {ending(run.status())}")
         print_migrations(wide_console(), demo.migrations())
         print_stretches(wide_console(), demo.stretches())
-        _say("recomputing from scratch: the same rows in process, and by plain joins")
+        say("recomputing from scratch: the same rows in process, and by plain joins")
         verdict = demo.check()
     print(verdict.sentence)
     if not verdict.equal:
@@ -250,23 +240,7 @@ def _watch_to_the_end(run: Any, about: str, note: Callable[[], str] = lambda: ""
         status = run.status()
         if status["state"] != "failed":
             raise
-        _fail(f"query '{run.name}' failed: {status['error']}")
-
-
-def _running(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
-    held = Checkpoint.existing(folder)
-    status = held.read_status()
-    if status["state"] != "running":
-        state = {"died": "it died without a word", "not started": "it has not started yet"}.get(
-            status["state"], f"it has {status['state']}"
-        )
-        raise MidstreamError(f"the query of {folder} is not running: {state}")
-    return held, status
-
-
-def _ended(held: Checkpoint) -> dict[str, Any] | None:
-    status = held.read_status()
-    return status if status["state"] != "running" else None
+        fail(f"query '{run.name}' failed: {status['error']}")
 
 
 def _statistics(held: Checkpoint, identity: str) -> dict[str, Any] | None:
@@ -277,20 +251,3 @@ def _statistics(held: Checkpoint, identity: str) -> dict[str, Any] | None:
         if asked and event.get("event") == "statistics":
             return event
     return None
-
-
-def _wait_for(look: Callable[[], Found | None], seconds: float) -> Found | None:
-    """Look until something is there or the time is over."""
-    deadline = time.monotonic() + seconds
-    while (found := look()) is None and time.monotonic() < deadline:
-        time.sleep(LOOK_S)
-    return found
-
-
-def _say(sentence: str) -> None:
-    print(f"midstream: {sentence}", file=sys.stderr, flush=True)
-
-
-def _fail(sentence: str) -> None:
-    _say(sentence)
-    raise typer.Exit(1)

@@ -66,10 +66,24 @@ def ending(status: dict[str, Any]) -> str:
     return f"{status['rows_in']:,} rows in, {status['rows_out']:,} results out, {status['late']:,} late{kept}"
 
 
+def under_way(change: dict[str, Any]) -> str:
+    """Write how a change goes."""
+    label = f"{change['method']}/{change['order']}" if change["order"] else change["method"]
+    since = "" if change["position_us"] is None else f" since {format_instant(change['position_us'])}"
+    waits = "" if change["started_us"] is not None else " (not started yet)"
+    return (
+        f"changing to version {change['to_version']}{waits} by {label}{since}: {change['old_results']:,} results of "
+        f"version {change['from_version']}, {change['new_results']:,} of version {change['to_version']}, "
+        f"{change['rows_held']:,} held back at most"
+    )
+
+
 def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what people want to know of a query, in order."""
     batch = status.get("last_batch") or {}
-    rows = [("rows in", f"{status.get('rows_in', 0):,}   {status.get('rows_in_per_s', 0):,.0f} rows/s"),
+    rows = [("version", str(status["version"]))] if "version" in status else []
+    rows += [("", under_way(change)) for change in status.get("changes", [])]
+    rows += [("rows in", f"{status.get('rows_in', 0):,}   {status.get('rows_in_per_s', 0):,.0f} rows/s"),
             ("results out", f"{status.get('rows_out', 0):,}   {status.get('rows_out_per_s', 0):,.0f} rows/s"),
             ("late", f"{status.get('late', 0):,}")]  # fmt: skip
     if not batch:
@@ -120,7 +134,8 @@ def print_events(console: Console, events: list[dict[str, Any]]) -> None:
 
 
 def plan_lines(plan: Plan) -> str:
-    """Return the join tree alone."""
+    """Return the join tree, and the windows of instances above it."""
     lines = plan.explain().split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("Plan"))
-    return "\n".join(lines[start : lines.index("Windows")])
+    stages = lines[lines.index("Stages") : lines.index("Partitioning")] if "Stages" in lines else []
+    return "\n".join([*lines[start : lines.index("Windows")], *stages])

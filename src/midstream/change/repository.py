@@ -38,9 +38,9 @@ class Repository:
         """Return the version added last."""
         return self.versions[-1]
 
-    def add(self, plan: Plan, request: ChangeRequest) -> QueryVersion:
-        """Add a version, or refuse the change that asks for it."""
-        check_change(self.newest.plan, plan, request)
+    def add(self, plan: Plan, request: ChangeRequest, running: int | None = None) -> QueryVersion:
+        """Add a version, or refuse the change that asks for it, from version `running` or the newest one."""
+        check_change((self.newest if running is None else self[running]).plan, plan, request)
         self.versions.append(QueryVersion(len(self.versions) + 1, plan))
         return self.newest
 

@@ -38,6 +38,8 @@ class ChangeRequest:
     allow_schema_change: bool = False
     audit: bool | None = None
     """Count also what was lost, which means computing it; None: where the run is a rehearsal."""
+    version: int | None = None
+    """The number its query has in the repository; None: the next one."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -8,21 +8,25 @@ import pyarrow as pa
 
 from midstream.lang.types import type_named
 from midstream.model.errors import MidstreamError
+from midstream.plan.aggregates import check_aggregate_name
 from midstream.plan.stage import UserAggregate
-from midstream.runtime.scenario import AggregateSpec
+from midstream.runtime.spark.own_function import OwnFunction
+from midstream.runtime.toml_file import AggregateSpec
 
 
 def user_aggregate(name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> UserAggregate:
     """Make an aggregate of a function of an Arrow array; `returns` is an SQL type such as DOUBLE, or an Arrow type."""
     if not callable(function):
         raise MidstreamError(f"aggregate '{name}' is a function of an Arrow array, not {type(function).__name__}")
-    return UserAggregate(name, function, returns if isinstance(returns, pa.DataType) else type_named(returns))
+    gives = returns if isinstance(returns, pa.DataType) else type_named(returns)
+    return UserAggregate(name, OwnFunction(function), gives)
 
 
 def load_aggregates(specs: Iterable[AggregateSpec]) -> dict[str, UserAggregate]:
     """Load the functions of aggregates from their files."""
     out = {}
     for spec in specs:
+        check_aggregate_name(spec.name)
         try:
             found = runpy.run_path(str(spec.file))
         except FileNotFoundError as error:
@@ -31,5 +35,5 @@ def load_aggregates(specs: Iterable[AggregateSpec]) -> dict[str, UserAggregate]:
             raise MidstreamError(f"aggregate '{spec.name}': {spec.file} cannot be run: {error}") from error
         if spec.function not in found:
             raise MidstreamError(f"aggregate '{spec.name}': {spec.file} has no function '{spec.function}'")
-        out[spec.name] = user_aggregate(spec.name, found[spec.function], spec.returns)
+        out[spec.name.lower()] = user_aggregate(spec.name, found[spec.function], spec.returns)
     return out

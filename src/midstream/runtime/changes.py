@@ -6,7 +6,8 @@ from pathlib import Path
 from midstream.change.forecast import ChangeForecast, Timing, forecast_change
 from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
 from midstream.change.recommend import read_matters
-from midstream.change.request import DRAIN, METHODS, ORDERS, ChangeRequest
+from midstream.change.record import OPEN
+from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
@@ -15,25 +16,33 @@ from midstream.runtime.sources import RecordedStream
 from midstream.runtime.statistics import look_at
 
 __all__ = [
-    "FIG_10", "LABELS", "METHODS", "ORDERS", "Cell", "ChangeForecast", "ChangeRequest", "Guarantees", "Timing",
-    "explain_change", "labels_of", "plan_change", "read_matters",
+    "CONTROLS", "FIG_10", "LABELS", "METHODS", "OPEN", "ORDERS", "Cell", "ChangeForecast", "ChangeRequest",
+    "ControlRequest", "Guarantees", "Timing",
+    "explain_change", "labels_of", "plan_change", "query_text", "read_matters",
 ]  # fmt: skip
 
 
-def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
-    """Plan the query a change goes to: a file whose name ends in .sql, or the text itself."""
+def query_text(query: str) -> tuple[str, str]:
+    """Return the text of a query that is a file whose name ends in .sql, or the text itself; and how to call it."""
     file = query.strip() if query.strip().lower().endswith(".sql") else None
+    if file is None:
+        return query, "the new query"
     try:
-        text = query if file is None else Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8"), file
     except FileNotFoundError as error:
         raise MidstreamError(f"there is no query file {file}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise MidstreamError(f"query file {file} cannot be read") from error
+
+
+def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
+    """Plan the query a change goes to: a file whose name ends in .sql, or the text itself."""
+    text, name = query_text(query)
     catalog = [s.schema for s in rehearsal.streams]
     try:
         return make_plan(parse_query(text, catalog, rehearsal.aggregates))
     except MidstreamError as error:
-        raise MidstreamError(f"{file or 'the new query'}: {error}") from error
+        raise MidstreamError(f"{name}: {error}") from error
 
 
 def explain_change(

@@ -137,11 +137,12 @@ class RunningLoop:
     def change(self, request: ChangeRequest, plan: Plan) -> None:
         """Change the query before the next row, or refuse to."""
         repository = self.runtime.repository
-        check_change(repository.newest.plan, plan, request)
+        running = self.runtime.version
+        check_change(repository[running].plan, plan, request)
         self._cover(plan)
         if isinstance(self._sink, TableSink | FileSink):
             self._sink.widen(output_schema(*(v.plan for v in repository.versions), plan))
-        repository.add(plan, request)
+        repository.add(plan, request, running)
         self._ask(request)
 
     def control(self, request: ControlRequest) -> None:

@@ -10,10 +10,9 @@ from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
-from midstream.runtime.toml_file import TomlFile
+from midstream.runtime.toml_file import AggregateSpec, TomlFile
 
 TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates")
-AGGREGATE_KEYS = ("file", "function", "returns")
 STREAM_KEYS = ("path", "time", "lateness")
 RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late")
 AT_KEYS = ("time", "migrate", "strategy", *OPTIONS)
@@ -34,16 +33,6 @@ class RecordedStreamSpec:
     path: Path
     time: str
     lateness_us: int
-
-
-@dataclass(frozen=True)
-class AggregateSpec:
-    """An aggregate written in Python: where it is, and the SQL type of what it returns."""
-
-    name: str
-    file: Path
-    function: str
-    returns: str
 
 
 @dataclass(frozen=True)
@@ -103,22 +92,10 @@ class _ScenarioFile(TomlFile):
             late=self.path(run, "late", "[run]") if "late" in run else None,
             query_file=self.path(self.document, "query", "the scenario") if "query" in self.document else None,
             schedule=self._schedule(),
-            aggregates=self._aggregates(),
+            aggregates=self.aggregates(),
             framework=framework,
             routing=routing,
         )
-
-    def _aggregates(self) -> tuple[AggregateSpec, ...]:
-        out = []
-        for name, table in self.table(self.document, "aggregates", required=False).items():
-            place = f"[aggregates.{name}]"
-            if not isinstance(table, dict):
-                self.refuse(f"{place} is not a table with file, function and returns")
-            self.known(table, AGGREGATE_KEYS, place)
-            function = self.text(table, "function", place) if "function" in table else name
-            file = self.path(table, "file", place)
-            out.append(AggregateSpec(name, file, function, self.text(table, "returns", place)))
-        return tuple(out)
 
     def _schedule(self) -> tuple[Request, ...]:
         """Return what is asked to happen, in order of time; those at the same time in the order they are written."""

@@ -1,12 +1,25 @@
 """A checked TOML file: every value is asked for by key, place and kind, and every complaint names the file."""
 
 import tomllib
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
 from midstream.model.errors import MidstreamError
 from midstream.model.time import parse_duration
+
+AGGREGATE_KEYS = ("file", "function", "returns")
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """An aggregate written in Python: where it is, and the SQL type of what it returns."""
+
+    name: str
+    file: Path
+    function: str
+    returns: str
 
 
 class TomlFile:
@@ -61,6 +74,19 @@ class TomlFile:
                 self.refuse(f"[streams.{name}] is not a table with {needs}")
             self.known(table, keys, f"[streams.{name}]")
         return tables
+
+    def aggregates(self) -> tuple[AggregateSpec, ...]:
+        """Return the aggregates written in Python: [aggregates.NAME] with file, function and returns."""
+        out = []
+        for name, table in self.table(self.document, "aggregates", required=False).items():
+            place = f"[aggregates.{name}]"
+            if not isinstance(table, dict):
+                self.refuse(f"{place} is not a table with file, function and returns")
+            self.known(table, AGGREGATE_KEYS, place)
+            function = self.text(table, "function", place) if "function" in table else name
+            file = self.path(table, "file", place)
+            out.append(AggregateSpec(name, file, function, self.text(table, "returns", place)))
+        return tuple(out)
 
     def buckets(self, run: dict[str, Any], default: int = 1) -> int:
         """Return the number of buckets."""

@@ -22,6 +22,7 @@ from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.record import NOT_REACHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Results
+from midstream.model.errors import PlanError
 from midstream.operators.build import TREE
 from midstream.operators.pipeline import StateSize
 from midstream.plan.plan import Plan
@@ -204,7 +205,12 @@ class VersionedRuntime:
         self._sync()
         yield from self._settle(at_us)
         if isinstance(request, ControlRequest):
-            self.control.control(request.element, at_us)
+            try:
+                self.control.control(request.element, at_us)
+            except PlanError as error:
+                # Refused, and the run goes on; the change it was meant for says why.
+                for record in self.control.records()[-1:]:
+                    record.reason = str(error)
         else:
             audit = self._audit if request.audit is None else request.audit
             number, self._next_version = self._next_version, self._next_version + 1

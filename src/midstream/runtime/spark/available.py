@@ -12,10 +12,15 @@ from midstream.model.errors import MidstreamError
 OLDEST_JAVA = 17
 
 
-def require_spark() -> None:
-    """Refuse in one sentence when PySpark or Java is missing; let PySpark find the Java that was found."""
+def require_pyspark() -> None:
+    """Refuse in one sentence when PySpark is missing."""
     if find_spec("pyspark") is None:
         raise MidstreamError("running on Spark needs PySpark, which is not installed: pip install 'midstream[spark]'")
+
+
+def require_spark() -> None:
+    """Refuse in one sentence when PySpark or Java is missing; let PySpark find the Java that was found."""
+    require_pyspark()
     home = find_java()
     if home is None:
         raise MidstreamError(

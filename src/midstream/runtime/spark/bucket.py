@@ -117,7 +117,7 @@ class Bucket:
             else "steady" if course is None else course.phase,
             "migrations": [*refused, *([] if course is None else course.news())],
             "query_version": 0 if newest is None else newest.version,
-            "begun": self._begun, "over": {str(v): at_us for v, at_us in self._over.items()},
+            "begun": self._begun, "due": len(self.book.due), "over": {str(v): at_us for v, at_us in self._over.items()},
             "versions": [b.version for b in self._open.values()],
         }  # fmt: skip
         yield EVENT, 0, json.dumps(event).encode()
@@ -129,7 +129,8 @@ class Bucket:
         for control in controls:
             due: Due | None = None
             if control["do"] == CHANGE:
-                due = replace(ChangeRequest(**control["change"]), at_us=at_us, identity=control["id"])
+                change = ChangeRequest(**control["change"])
+                due = replace(change, at_us=at_us, identity=control["id"], version=control["version"])
             elif control["do"] == CONTROL:
                 due = ControlRequest(control["control"], at_us, control["id"])
             elif control["do"] == ELEMENT:
@@ -293,7 +294,8 @@ class Bucket:
                 if life.start_us == at_us and life.version in self._open:
                     self._restart(life.version)
         else:
-            number, self.book.next_version = self.book.next_version, self.book.next_version + 1
+            number = self.book.next_version if due.version is None else due.version
+            self.book.next_version = max(self.book.next_version, number + 1)
             audit = (self.spec.recorded if due.audit is None else due.audit) and due.method != DELAYED_DRAIN
             audit = audit and not any(self._plan(v.version).query.subtracted for v in self.control.alive)
             self.control.change(due, number, at_us, audit)

@@ -11,6 +11,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from midstream.model.errors import MidstreamError, PipelineError
+from midstream.runtime.aggregates import load_aggregates
 from midstream.runtime.engine import Engine, SparkQuery
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.pipeline_file import PipelineFile, SparkStreamSpec
@@ -56,9 +57,13 @@ def launch(file: PipelineFile, spark: SparkSession) -> SparkRun:
     try:
         for stream in file.streams:
             engine.stream(stream.name, _frame(file, spark, stream), stream.time, stream.lateness_us)
+        for aggregate in load_aggregates(file.aggregates).values():
+            engine.aggregate(aggregate.name, aggregate.function, aggregate.type)
         query = engine.query(file.sql, file.name, file.plan, file.join)
         assert isinstance(query, SparkQuery)
-        run: SparkRun = query.start(file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger)
+        run: SparkRun = query.start(
+            file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger, file.also_read
+        )
     except PipelineError:
         raise
     except MidstreamError as error:

@@ -23,6 +23,7 @@ from midstream.change.lifecycle import Element
 from midstream.change.merger import triggers_of
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.model.batch import Results
+from midstream.model.errors import PlanError
 from midstream.runtime.arrivals import FOREVER
 from midstream.runtime.spark.bucket import results_of
 
@@ -38,11 +39,13 @@ class Meeting:
     control: ControlManager = field(default_factory=ControlManager)
     drained: dict[int, dict[int, int]] = field(default_factory=dict)
     """Per version and bucket: since when nothing older is left there."""
+    due: int = 0
+    """Changes that were read and whose position has not been reached: it may be in the next micro-batch."""
 
     @property
     def quiet(self) -> bool:
         """Tell whether results of one version simply leave."""
-        return self.control.quiet
+        return self.control.quiet and not self.due
 
     @property
     def version(self) -> int:
@@ -64,6 +67,7 @@ class Meeting:
             for version, over_us in event["over"].items():
                 self.drained.setdefault(int(version), {})[event["bucket"]] = over_us
         begun = events[0]["begun"] if events else []
+        self.due = events[0]["due"] if events else 0
         now_us = max((e["released_us"] for e in events), default=-FOREVER)
         for item in begun:
             before, rest = _cut(rest, item["at_us"])
@@ -76,7 +80,9 @@ class Meeting:
         if "refused" in item:
             return
         if "control" in item:
-            self.control.control(ControlRequest(item["control"]).element, item["at_us"])
+            # Buckets that stop know less of results held back here; what they could do, nobody refuses.
+            with contextlib.suppress(PlanError):
+                self.control.control(ControlRequest(item["control"]).element, item["at_us"])
         else:
             self.control.change(ChangeRequest(**item["change"]), item["version"], item["at_us"], item["audit"])
 

@@ -10,12 +10,12 @@ from typing import Any
 from midstream.model.errors import MidstreamError, PipelineError
 from midstream.runtime.loop import MOST_BUCKETS
 from midstream.runtime.scenario import JOINS
-from midstream.runtime.toml_file import TomlFile
+from midstream.runtime.toml_file import AggregateSpec, TomlFile
 
-TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "spark")
+TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark")
 STREAM_KEYS = ("format", "time", "lateness", "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
-RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master")
+RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read")
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads as streams of files: they need a path, and a schema before there is any file."""
 AVAILABLE_NOW = "available-now"
@@ -51,6 +51,9 @@ class PipelineFile:
     trigger: dict[str, Any] = field(default_factory=dict)
     """What Spark's `trigger` takes."""
     master: str | None = None
+    also_read: tuple[str, ...] = ()
+    """Streams that the query does not read, but later versions of it may."""
+    aggregates: tuple[AggregateSpec, ...] = ()
     spark: dict[str, str] = field(default_factory=dict)
     """Settings of the Spark session."""
 
@@ -76,12 +79,13 @@ class _PipelineToml(TomlFile):
         self.known(self.document, TOP_KEYS, "the pipeline")
         run = self.table(self.document, "run", required=False)
         self.known(run, RUN_KEYS, "[run]")
+        streams = tuple(self._stream(n, t) for n, t in self.streams(STREAM_KEYS, "format and time").items())
         return PipelineFile(
             path=self.file,
             name=self._name(),
             sql=self.sql(),
             checkpoint=self._folder(self.document, "checkpoint", "the pipeline"),
-            streams=tuple(self._stream(n, t) for n, t in self.streams(STREAM_KEYS, "format and time").items()),
+            streams=streams,
             sink=self._sink(),
             buckets=self.whole(run, "buckets", 1, MOST_BUCKETS) if "buckets" in run else None,
             plan=self.text(run, "plan", "[run]") if "plan" in run else None,
@@ -89,6 +93,8 @@ class _PipelineToml(TomlFile):
             ordered=self._flag(run, "ordered"),
             trigger=self._trigger(run),
             master=self._master(run),
+            also_read=self._also_read(run, [s.name for s in streams]),
+            aggregates=self.aggregates(),
             spark=self._options(self.document, "spark", "[spark]"),
         )
 
@@ -171,6 +177,15 @@ class _PipelineToml(TomlFile):
         if not isinstance(value, bool):
             self.refuse(f"[run] {key} must be true or false, not {value!r}")
         return value
+
+    def _also_read(self, run: dict[str, Any], streams: list[str]) -> tuple[str, ...]:
+        names = run.get("also_read", [])
+        if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+            self.refuse(f"[run] also_read must be a list of streams, not {names!r}")
+        for name in names:
+            if name not in streams:
+                self.refuse(f"[run] also_read names '{name}'; the streams are {', '.join(streams)}")
+        return tuple(names)
 
     def _trigger(self, run: dict[str, Any]) -> dict[str, Any]:
         if run.get("trigger") == AVAILABLE_NOW:

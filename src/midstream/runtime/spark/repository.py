@@ -66,12 +66,6 @@ def read_catalog(folder: Path) -> Catalog:
     return found
 
 
-def newest(folder: Path, first: Plan) -> Plan:
-    """Return the plan of the version added last."""
-    known = numbers(folder)
-    return load_version(folder, known[-1]).plan if known else first
-
-
 def add_version(folder: Path, sql: str, plan: Plan) -> StoredVersion:
     """Add a version; return it with its number."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
 from midstream.runtime.spark.change import ask_for_change
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import CONTROL, DRAIN, ELEMENT, MIGRATE, SNAPSHOT, STOP, sent_ns
+from midstream.runtime.spark.control import CHANGE, CONTROL, DRAIN, ELEMENT, MIGRATE, SNAPSHOT, STOP, sent_ns
 from midstream.runtime.spark.course import order_columns
 from midstream.runtime.spark.events import BatchEvent, event_of, total
 from midstream.runtime.spark.failure import sentence_of
@@ -45,6 +45,8 @@ from midstream.runtime.spark.settings import shared_memory, with_settings
 from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of
 
 ENDING = (STOP, DRAIN)
+TOLD = {CHANGE: "change asked"}
+"""What reading a control row is called in the events, where that is not what it asks for."""
 Planner = Callable[[Any, str | None, str], Plan]
 
 
@@ -75,14 +77,17 @@ class SparkRun:
         asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
         if type(asked) is not int or not 1 <= asked <= MOST_BUCKETS:
             raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {asked!r}")
-        self.buckets = 1 if plan.partitioning.one_bucket else asked
+        self._checkpoint = Checkpoint(Path(checkpoint))
+        known = self._checkpoint.versions
+        # A restart may name a later version; the number of buckets is that of the first one.
+        first = read_catalog(known).first if (known / "catalog").is_file() else plan
+        self.buckets = 1 if first.partitioning.one_bucket else asked
         self._spark = spark
         self._ordered = ordered
         self._sink: BatchSink = sink_of(sink)
-        self._checkpoint = Checkpoint(Path(checkpoint))
-        known = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
-        self._labels = tuple(known["labels"])
-        self._mapped = shared_memory() / known["id"]
+        who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
+        self._labels = tuple(who["labels"])
+        self._mapped = shared_memory() / who["id"]
         self._catalog = self._read_streams(streams, aggregates or {})
         self._meetings = MeetingLog(self._checkpoint.meetings, self._labels)
         self._meeting = self._meetings.before(1 << 62)
@@ -156,10 +161,11 @@ class SparkRun:
         """Give one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
         self._meeting = self._meetings.before(number)
-        others = self._give_out(lines, number)
+        merged = not self._meeting.quiet
+        others = self._give_out_merged(lines, number) if merged else self._give_out(lines, number)
         events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
         told = total(events)
-        self._follow_changes(events, number)
+        self._follow_changes(events, number, merged)
         late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
         if late:
             self._checkpoint.write_late(number, late)
@@ -177,9 +183,12 @@ class SparkRun:
         if told.unshared:
             self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
         self._note_migrations(told, number, now)
-        self._note_changes(number)
+        self._note_changes(events, number)
         for control in told.controls:
-            self._tell(control["do"], {"id": control["id"], "batch": number, "position_us": told.released_us})
+            self._tell(
+                TOLD.get(control["do"], control["do"]),
+                {"id": control["id"], "batch": number, "position_us": told.released_us},
+            )
             if control["do"] == SNAPSHOT:
                 self._tell("statistics", batch)
             if control["do"] in ENDING and self._is_for_this_run(control["id"]):
@@ -197,12 +206,11 @@ class SparkRun:
         for record in self._records.see(told.migrations):
             self._tell("migration", {"batch": number, **record})
 
-    def _follow_changes(self, events: list[dict[str, Any]], number: int) -> None:
-        """See which changes have begun, when the results of one version have simply left."""
+    def _follow_changes(self, events: list[dict[str, Any]], number: int, merged: bool) -> None:
+        """See which changes have begun and ended; when results were not merged, they have simply left."""
         meeting = self._meeting
-        if meeting.quiet:
+        if not merged:
             meeting.on_batch([], events)
-        write = not meeting.quiet or bool(events and events[0]["begun"]) or bool(self._changes.under_way(OPEN))
         if len(self._labels) > 1:
             for element in meeting.decided():
                 more = {"kind": element.kind, "version": element.version, "at_us": element.at_us}
@@ -210,19 +218,22 @@ class SparkRun:
         for version in meeting.over():
             retire(self._checkpoint.versions, version)
         self._version = meeting.version
-        self._meetings.after(number, meeting, write)
+        self._meetings.after(number, meeting, merged or not meeting.quiet)
 
-    def _note_changes(self, number: int) -> None:
-        """Write into the events what became of changes."""
+    def _note_changes(self, events: list[dict[str, Any]], number: int) -> None:
+        """Write into the events what became of control elements and changes."""
+        for item in events[0]["begun"] if events else ():
+            if "control" in item:
+                more = {"batch": number, "identity": item["id"], "control": item["control"]}
+                state = {"state": "refused", "reason": item["refused"]} if "refused" in item else {"state": "in effect"}
+                self._tell(CONTROL, {**more, "position_us": item["at_us"], **state})
         for record in self._changes.see([r.to_dict() for r in self._meeting.control.records()]):
             self._tell("change", {"batch": number, **record})
 
     def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
-        """Give the results of a micro-batch to the sink; return the other lines."""
-        if not self._meeting.quiet:
-            return self._give_out_merged(lines, number)
+        """Give the results of a micro-batch, all of one version, to the sink; return the other lines."""
         if isinstance(self._sink, ParquetFolder) and not self._ordered:
-            return self._sink.write_lines(lines, output_schema(self.version_plan(self._version)), number)
+            return self._sink.write_lines(lines, output_schema(self.version_plan(self._meeting.version)), number)
         lines.persist()
         try:
             self._sink.write(self._results(lines), number)
@@ -254,7 +265,7 @@ class SparkRun:
         return self.plan if number == 1 else load_version(self._checkpoint.versions, number).plan
 
     def _results(self, lines: DataFrame) -> DataFrame:
-        plan = self.version_plan(self._version)
+        plan = self.version_plan(self._meeting.version)
         schema = output_schema(plan)
         order = order_columns(plan.query) if self._ordered else []
         full = pa.schema([*schema, *((n, pa.int64()) for n in order)])

@@ -259,7 +259,7 @@ class VersionBucket:
                 asked = MigrationRequest(**{**control["migration"], "identity": control["id"]})
                 asked = replace(asked, at_us=max(head.released_us, -FOREVER))
                 asked.checked(self._plan(head.plan))
-                head.due.append(asked)
+                self.course.due.append(asked)
             except (MidstreamError, TypeError) as error:
                 asked_for = control["migration"]
                 record = MigrationRecord(control["id"], str(asked_for.get("plan")), str(asked_for.get("strategy")))

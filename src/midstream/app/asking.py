@@ -1,0 +1,56 @@
+"""Asking a running query for something from another process: it must run, and one waits for what it tells."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from midstream.model.errors import MidstreamError
+from midstream.runtime.spark.checkpoint import Checkpoint
+
+CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
+WaitSeconds = Annotated[float, typer.Option("--wait", min=0, help="Wait this many seconds for it to happen.")]
+LOOK_S = 0.1
+Found = TypeVar("Found")
+
+
+def running(folder: Path, reads_control: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
+    """Return the checkpoint and the status of a query that runs, and reads what is asked of it if that matters."""
+    held = Checkpoint.existing(folder)
+    status = held.read_status()
+    if status["state"] != "running":
+        state = {"died": "it died without a word", "not started": "it has not started yet"}.get(
+            status["state"], f"it has {status['state']}"
+        )
+        raise MidstreamError(f"the query of {folder} is not running: {state}")
+    if reads_control and status.get("ends_by_itself"):
+        raise MidstreamError(f"query '{status['name']}' ends by itself and reads no control while it runs")
+    return held, status
+
+
+def ended(held: Checkpoint) -> dict[str, Any] | None:
+    """Return the status of a query that does not run any more."""
+    status = held.read_status()
+    return status if status["state"] != "running" else None
+
+
+def wait_for(look: Callable[[], Found | None], seconds: float) -> Found | None:
+    """Look until something is there or the time is over."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return found
+
+
+def say(sentence: str) -> None:
+    """Tell people something, not programs."""
+    print(f"midstream: {sentence}", file=sys.stderr, flush=True)
+
+
+def fail(sentence: str) -> NoReturn:
+    """Say what went wrong and end with 1."""
+    say(sentence)
+    raise typer.Exit(1)
