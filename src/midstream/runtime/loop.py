@@ -127,6 +127,8 @@ class RunningLoop:
             if batch is not None:
                 self._add(batch)
                 return True
+        if before_us < FOREVER:
+            self._read_us = max(self._read_us, before_us)
         return False
 
     def migrate(self, request: MigrationRequest) -> None:
@@ -152,8 +154,10 @@ class RunningLoop:
         self._ask(request)
 
     def _ask(self, request: Request) -> None:
-        # At the end of the streams: after the last row.
+        # Where the run was advanced to; else before the next row, or at the end of the streams behind the last one.
         now_us = self.next_us if self.next_us != FOREVER else self._read_us
+        if not isinstance(request, MigrationRequest) and self._read_us != NEVER:
+            now_us = min(now_us, self._read_us)
         for rows in self.runtime.ask(request, now_us):
             self._sink.write(rows)
             self.report.rows_out += rows.num_rows

@@ -105,10 +105,10 @@ class Bucket:
         course = None if newest is None else newest.course
         event = {
             "bucket": self.label, "version": self.book.batches, "rows_out": rows_out, "late": late,
-            "rows_in": 0 if first is None else first.rows_in,
+            "rows_in": sum(b.rows_in for b in self._ran),
             "released_us": max((b.durable.head.released_us for b in self._ran), default=NEVER),
             **{k: sum(t[k] for t in tells) for k in ("predicate_evaluations", "state_tuples", "state_bytes")},
-            "waiting": 0 if first is None else first.told()["waiting"],
+            "waiting": max((b.told()["waiting"] for b in self._open.values()), default=0),
             "rebuilt": any(b.rebuilt for b in self._ran), "shared": shared,
             "wall_ms": (time.perf_counter() - started) * 1000, "controls": controls,
             "plan": "" if newest is None else str(newest.migrator.plan),
@@ -220,6 +220,7 @@ class Bucket:
             bucket = self._open[number]
             before = len(bucket.course.leaving)
             over_us = self._advance_one(bucket, max(upto_us, bucket.durable.head.released_us))
+            self.book.counted_us = max(self.book.counted_us, upto_us)
             if over_us is not None:
                 self._over[number] = over_us
             # Results matter here where first results are decided here.
@@ -242,11 +243,11 @@ class Bucket:
         exact = any(c.waits_for_drain for c in self.control.open_changes)
         if exact and bucket.migrator.pipeline.counts_rows:
             for time_us in bucket.instants(upto_us):
-                bucket.advance(time_us + 1, time_us)
+                bucket.advance(time_us + 1, time_us, self.book.counted_us)
                 if (over_us := bucket.drained_us()) is not None:
-                    bucket.advance(upto_us, self._clock_us(upto_us))
+                    bucket.advance(upto_us, self._clock_us(upto_us), self.book.counted_us)
                     return over_us
-        bucket.advance(upto_us, self._clock_us(upto_us))
+        bucket.advance(upto_us, self._clock_us(upto_us), self.book.counted_us)
         return bucket.drained_us()
 
     def _clock_us(self, upto_us: int) -> int:

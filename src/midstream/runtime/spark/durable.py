@@ -124,6 +124,8 @@ class Book:
     """Largest time seen per stream position."""
     controls: list[str] = field(default_factory=list)
     """Control rows that have been read, by id."""
+    counted_us: int = NEVER
+    """Rows before this time have been counted as input."""
 
     @staticmethod
     def read(store: Store, decides: bool) -> "Book":

@@ -133,8 +133,11 @@ class VersionBucket:
         head = self.durable.head
         return max(head.high.values()) + 1 if drain and head.high else self._safe()
 
-    def advance(self, upto_us: int, clock_us: int) -> None:
-        """Run the rows below a time through the operators; time itself has come to `clock_us`."""
+    def advance(self, upto_us: int, clock_us: int, count_from_us: int = NEVER) -> None:
+        """Run the rows below a time through the operators; time itself has come to `clock_us`.
+
+        Rows before `count_from_us` were counted in another version.
+        """
         course, head = self.course, self.durable.head
         released = {}
         for rank, rows in self._arrived.items():
@@ -143,7 +146,8 @@ class VersionBucket:
                 released[rank] = Rows(rows.table.slice(0, cut))
                 self._released.setdefault(rank, []).append(released[rank])
                 self._arrived[rank] = Rows(rows.table.slice(cut))
-                self.rows_in += cut if self.counts(rank) else 0
+                if self.counts(rank):
+                    self.rows_in += cut - int(np.searchsorted(released[rank].times, count_from_us))
         if released:
             course.run(self._number(released, course.next_seq))
         head.released_us = max(head.released_us, upto_us)
