@@ -23,27 +23,27 @@ class Lines:
     prints: Vector
 
 
-def describe(rows: StageRows, places: Vector, starts: Vector, ends: Vector) -> Lines:
-    """Describe the rows of each range of places; an empty range gets any line."""
+def describe(rows: StageRows, places: Vector, starts: Vector, ends: Vector, traced: bool) -> Lines:
+    """Describe the rows of each range of places, with their lineage when `traced`; an empty range gets any line."""
+    none = np.zeros(len(starts), np.int64)
     if not len(places):
-        return Lines(*(np.zeros(len(starts), np.int64) for _ in range(4)))
-    times, oldest = rows.times.view()[places], rows.oldest_us.view()[places]
+        return Lines(none, none.copy(), none.copy(), none.copy())
+    times = rows.times.view()[places]
+    latest, newest = places[np.maximum(ends, 1) - 1], times[find_extremes(times, starts, ends, -1)]
+    if not traced:
+        return Lines(latest, newest, none, none)
+    oldest = rows.oldest_us.view()[places]
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows.prints.view()[places])])
-    return Lines(
-        places[np.maximum(ends, 1) - 1],
-        times[find_extremes(times, starts, ends, -1)],
-        oldest[find_extremes(oldest, starts, ends, 1)],
-        sums[ends] - sums[starts],
-    )
+    return Lines(latest, newest, oldest[find_extremes(oldest, starts, ends, 1)], sums[ends] - sums[starts])
 
 
-def describe_groups(rows: StageRows, groups: Groups, closing: Closing) -> Lines:
+def describe_groups(rows: StageRows, groups: Groups, closing: Closing, traced: bool = True) -> Lines:
     """Describe the rows of each group; for one without rows, those of its instance."""
-    lines = describe(rows, groups.places, groups.starts, groups.ends)
+    lines = describe(rows, groups.places, groups.starts, groups.ends, traced)
     empty = np.flatnonzero(groups.starts == groups.ends)
     if len(empty):
         of = groups.instances[empty]
-        whole = describe(rows, closing.places, closing.lows[of], closing.highs[of])
+        whole = describe(rows, closing.places, closing.lows[of], closing.highs[of], traced)
         for mine, all_rows in zip(vars(lines).values(), vars(whole).values(), strict=True):
             mine[empty] = all_rows
     return lines

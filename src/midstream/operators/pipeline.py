@@ -143,6 +143,9 @@ class Pipeline:
     def trace(self, on: bool = True) -> None:
         """Let results say from now on where they stand among other versions' and what they depend on; or not."""
         self.traced = on or bool(self.stages)
+        if self.stages and not self.drains:
+            # Those below are asked by those above; the last one is asked by a change alone.
+            self.stages[-1].traced = on
         self.ordered = self.traced or self._one_of_many
 
     @property
@@ -153,6 +156,8 @@ class Pipeline:
     def drain(self, position_us: int) -> None:
         """Watch from now on whether a row from before a position can still be part of a result."""
         self._drain = Drain(position_us, position_us)
+        for stage in self.stages:
+            stage.traced = True
 
     def drained_us(self, seq: int) -> int | None:
         """Return from which time on no result holds a row from before the drain's position; None: that may be still.

@@ -51,6 +51,8 @@ class WindowStage:
         self.spec = spec
         self.window = window
         self.rows = StageRows({name: e.type for name, e in spec.stored.items()})
+        self.traced = True
+        """Results say what they depend on, and instances what they held; else nobody asks."""
         self._closed_us = np.empty(0, np.int64)
         self._closed_oldest_us = np.empty(0, np.int64)
         self._told = 0
@@ -108,10 +110,12 @@ class WindowStage:
     def _answer(self, closing: Closing) -> Results:
         rows, spec = self.rows, self.spec
         groups = group(rows, closing, list(spec.keys))
-        lines = describe_groups(rows, groups, closing)
-        plain = groups.places is closing.places
-        self._closed_us = closing.trigger[:, 0]
-        self._closed_oldest_us = lines.oldest_us if plain else oldest_rows(rows, closing)
+        lines = describe_groups(rows, groups, closing, self.traced)
+        self._closed_us = self._closed_oldest_us = np.empty(0, np.int64)
+        if self.traced:
+            self._closed_us = closing.trigger[:, 0]
+            plain = groups.places is closing.places
+            self._closed_oldest_us = lines.oldest_us if plain else oldest_rows(rows, closing)
         # In the order they leave. A latest row belongs to one group: equal ones are of instances that come in order.
         order = ascending(closing.ranks[groups.instances] * (len(rows) + 1) + lines.latest)
         if order is None:
@@ -134,7 +138,7 @@ class WindowStage:
         return Results(
             pa.RecordBatch.from_arrays(arrays, names=names),
             np.hstack([trigger, rows.triggers(lines.latest[order])]),
-            Lineage(lines.oldest_us[order], lines.prints[order]),
+            Lineage(lines.oldest_us[order], lines.prints[order]) if self.traced else None,
         )
 
     def _grouped(self, groups: Groups, order: Vector) -> dict[str, pa.Array]:

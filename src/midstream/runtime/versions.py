@@ -113,20 +113,22 @@ class VersionedRuntime:
 
     def on_rows(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Take in the next rows of every stream and yield what leaves, in order, with the version that gave it."""
-        while (now_us := _first_us(rows)) is not None:
+        while rows and (now_us := _first_us(rows)) is not None:
             yield from self._start_due(now_us)
             later = [r.at_us for r in self.schedule[:1] if r.at_us is not None]
             piece, rows = (rows, {}) if not later else _split(rows, later[0])
             if self.control.quiet and not self._references:
-                yield from self._straight(piece)
+                yield from self._straight(piece, now_us)
             else:
                 yield from self._rounds(piece)
 
-    def _straight(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def _straight(self, rows: Rows, now_us: int) -> Iterator[pa.RecordBatch]:
+        """Run rows through the one version there is."""
         (number, member), *_ = self.members.items()
         member.runtime.trace(False)
         last = None
-        for results in member.runtime.on_rows(self._let_in(number, rows)):
+        mine = rows if member.start_us is not None and member.start_us <= now_us else self._let_in(number, rows)
+        for results in member.runtime.on_rows(mine):
             if len(results):
                 self.batch_watch.see(results.rows)
                 last = results
