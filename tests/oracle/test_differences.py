@@ -21,6 +21,7 @@ from oracle.differences import (
     recompute_changes,
     rows_of,
 )
+from oracle.migrations import seeds
 from oracle.test_moved_states import rows_between
 
 
@@ -80,7 +81,7 @@ def test_changes_are_those_recomputed(seed: int) -> None:
         check_records(case, runtime)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=20))
 def test_a_crash_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(5000 + seed)
     case = draw_difference(rnd)

@@ -13,6 +13,7 @@ from midstream.operators.snapshot import put_together, take_apart
 from midstream.runtime import numbering
 from midstream.runtime.local import LocalRuntime
 from oracle.generate import Case, draw_case
+from oracle.migrations import seeds
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case
 from oracle.test_moved_states import plan_of, rows_between
@@ -70,7 +71,7 @@ def cut_small(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eddy, "KEPT_WORDS", rnd.choice([0, 1 << 21]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=20))
 def test_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case, expected = draw_small_case(rnd)
