@@ -122,3 +122,14 @@ def test_any_number_of_versions() -> None:
     assert [v for v, _ in given(run)][-1] == 5
     assert all(r["loss"] == 0 for r in run.changes())
     assert [r["state"] for r in run.changes()] == ["finished"] * 4
+
+
+def test_columns_change_only_when_that_is_allowed() -> None:
+    run = run_of().advance(5)
+    other = "SELECT SUM(v) AS total, COUNT(*) AS rows FROM s [ROWS 2 SLIDE 2]"
+    with pytest.raises(MidstreamError, match=r"'rows' \(BIGINT\) is added.*allow_schema_change"):
+        run.change(other, "immediate")
+    run.change(other, "immediate", allow_schema_change=True)
+    out = run.finish().table()
+    assert out.column("rows").to_pylist() == [None, 2]
+    assert run.changes()[0]["schema_change"] == ["column 'rows' (BIGINT) is added"]

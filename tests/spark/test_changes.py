@@ -26,10 +26,10 @@ from oracle.test_changes import check, draw_case
 pytestmark = pytest.mark.spark
 
 SCRIPT = Path(__file__).with_name("live_changes.py")
-BATCHES = 12
+BATCHES = 9
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_drawn_change_is_as_defined(
     method: str, seed: int, tmp_path: Path, spark: object, monkeypatch: pytest.MonkeyPatch
@@ -183,12 +183,13 @@ def test_a_change_survives_being_killed(method: str, tmp_path: Path) -> None:
     table = write_stream(tmp_path)
     process = start(tmp_path, name, order)
     deadline = time.time() + 120
-    # An immediate change is over before anyone can look.
+    # A change that needs one result, or none, is over before anyone can look: from when it is asked for, then.
     asked = tmp_path / "checkpoint" / "versions" / "0002.version"
-    while not (asked.exists() if name == "immediate" else changing(tmp_path)):
+    while not (asked.exists() if name.endswith("immediate") else changing(tmp_path)):
         assert process.poll() is None, (tmp_path / "log").read_text()[-2000:]
         assert time.time() < deadline, "it never changed"
         time.sleep(0.02)
+    time.sleep(random.Random(method).uniform(0, 1))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     again = start(tmp_path, name, order)

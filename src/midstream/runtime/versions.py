@@ -17,8 +17,9 @@ from midstream.change.coordinator import Coordinator
 from midstream.change.gatekeeper import Gatekeeper
 from midstream.change.merger import versioned
 from midstream.change.record import ChangeRecord
-from midstream.change.repository import Repository
+from midstream.change.repository import Repository, columns_of
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.schema import schema_change
 from midstream.migrate.record import NOT_REACHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Results
@@ -219,7 +220,9 @@ class VersionedRuntime:
             for member in self.members.values():
                 audit = audit and not member.runtime.plan.query.subtracted
             audit = audit and not self.repository[number].plan.query.subtracted
-            self.control.change(replace(request, at_us=at_us), number, at_us, audit)
+            before, after = (columns_of(self.repository[n].plan) for n in (self.version, number))
+            change = self.control.change(replace(request, at_us=at_us), number, at_us, audit)
+            change.record.schema_change = schema_change(before, after)
         self._sync()
         yield from self._end_drains(at_us)
 

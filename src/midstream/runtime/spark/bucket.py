@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.change.lifecycle import Element, Life
+from midstream.change.repository import columns_of
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
+from midstream.change.schema import schema_change
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import MidstreamError
@@ -299,8 +301,12 @@ class Bucket:
             self.book.next_version = max(self.book.next_version, number + 1)
             audit = (self.spec.recorded if due.audit is None else due.audit) and due.method != DELAYED_DRAIN
             audit = audit and not any(self._plan(v.version).query.subtracted for v in self.control.alive)
+            before = max((life.version for life in self.control.alive), default=number - 1)
+            columns = schema_change(*(columns_of(self._plan(n)) for n in (before, number)))
             self.control.change(due, number, at_us, audit)
-            self._begun.append({**told, "change": due.to_dict(), "version": number, "audit": audit})
+            self._begun.append(
+                {**told, "change": due.to_dict(), "version": number, "audit": audit, "schema_change": columns}
+            )
         for life in self.control.alive:
             if life.version not in self._open:
                 self._enter(life.version)

@@ -84,7 +84,9 @@ class Meeting:
             with contextlib.suppress(PlanError):
                 self.control.control(ControlRequest(item["control"]).element, item["at_us"])
         else:
-            self.control.change(ChangeRequest(**item["change"]), item["version"], item["at_us"], item["audit"])
+            request = ChangeRequest(**item["change"])
+            change = self.control.change(request, item["version"], item["at_us"], item["audit"])
+            change.record.schema_change = item["schema_change"]
 
     def _round(
         self, given: dict[int, Results], upto_us: int, everything: bool = False, ended: bool = False

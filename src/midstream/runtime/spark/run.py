@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,16 +31,16 @@ from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
 from midstream.runtime.spark.change import ask_for_change
 from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import CHANGE, CONTROL, DRAIN, ELEMENT, MIGRATE, SNAPSHOT, STOP, sent_ns
+from midstream.runtime.spark.control import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
 from midstream.runtime.spark.course import order_columns
 from midstream.runtime.spark.events import BatchEvent, event_of, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
+from midstream.runtime.spark.live_versions import LiveVersions, open_catalog
 from midstream.runtime.spark.mapped import forget_query
-from midstream.runtime.spark.meeting import MeetingLog
 from midstream.runtime.spark.rates import Rates
 from midstream.runtime.spark.records import Records
-from midstream.runtime.spark.repository import Catalog, load_version, read_catalog, retire, write_catalog
+from midstream.runtime.spark.repository import read_catalog
 from midstream.runtime.spark.settings import shared_memory, with_settings
 from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of
 
@@ -88,16 +88,14 @@ class SparkRun:
         who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(who["labels"])
         self._mapped = shared_memory() / who["id"]
-        self._catalog = self._read_streams(streams, aggregates or {})
-        self._meetings = MeetingLog(self._checkpoint.meetings, self._labels)
-        self._meeting = self._meetings.before(1 << 62)
-        self._changes = Records()
-        self._version = self._meeting.version
+        self._catalog = open_catalog(known, self._schemas, first, streams, aggregates or {})
+        self.plan = first
+        self._versions = LiveVersions(self._checkpoint, self._labels, first)
         self._trigger = trigger or {}
         self._rates = Rates()
         self._records = Records()
-        self._plan_now = str(plan)
-        self._join_now: str = plan.method
+        self._plan_now = str(self._versions.plan())
+        self._join_now: str = self._versions.plan().method
         self._phase = "steady"
         self._last_output = time.time()
         self._gap_s: dict[str, float] = {}
@@ -113,24 +111,6 @@ class SparkRun:
             raise
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
         self._watch.start()
-
-    def _read_streams(self, streams: Sequence[str], aggregates: Mapping[str, UserAggregate]) -> Catalog:
-        """Decide which streams the run reads: what Spark has begun to read stays."""
-        folder = self._checkpoint.versions
-        names = [s.name for s in self._schemas]
-        for name in streams:
-            if name not in names:
-                raise MidstreamError(f"there is no stream '{name}' to read; the streams are {', '.join(names)}")
-        first = self.plan
-        if (folder / "catalog").is_file():
-            known = read_catalog(folder)
-            catalog = replace(known, streams=self._schemas, aggregates={**known.aggregates, **aggregates})
-        else:
-            used = {s.stream.name for s in first.query.sources} | set(streams)
-            catalog = Catalog(self._schemas, tuple(n for n in names if n in used), aggregates, first)
-        write_catalog(folder, catalog)
-        self.plan = catalog.first
-        return catalog
 
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
@@ -160,12 +140,11 @@ class SparkRun:
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         """Give one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
-        self._meeting = self._meetings.before(number)
-        merged = not self._meeting.quiet
+        merged = self._versions.begin(number)
         others = self._give_out_merged(lines, number) if merged else self._give_out(lines, number)
         events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
         told = total(events)
-        self._follow_changes(events, number, merged)
+        news = self._versions.end(number, events, merged)
         late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
         if late:
             self._checkpoint.write_late(number, late)
@@ -176,14 +155,14 @@ class SparkRun:
                 self._totals[key] += getattr(told, key)
             self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
         self._plan_now, self._join_now, self._phase = told.plan, told.join, told.phase
-        self._version = told.query_version or self._version
         batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
         if told.unshared:
             self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
         self._note_migrations(told, number, now)
-        self._note_changes(events, number)
+        for what, more in news:
+            self._tell(what, more)
         for control in told.controls:
             self._tell(
                 TOLD.get(control["do"], control["do"]),
@@ -206,34 +185,10 @@ class SparkRun:
         for record in self._records.see(told.migrations):
             self._tell("migration", {"batch": number, **record})
 
-    def _follow_changes(self, events: list[dict[str, Any]], number: int, merged: bool) -> None:
-        """See which changes have begun and ended; when results were not merged, they have simply left."""
-        meeting = self._meeting
-        if not merged:
-            meeting.on_batch([], events)
-        if len(self._labels) > 1:
-            for element in meeting.decided():
-                more = {"kind": element.kind, "version": element.version, "at_us": element.at_us}
-                self._checkpoint.controls.send(ELEMENT, **more)
-        for version in meeting.over():
-            retire(self._checkpoint.versions, version)
-        self._version = meeting.version
-        self._meetings.after(number, meeting, merged or not meeting.quiet)
-
-    def _note_changes(self, events: list[dict[str, Any]], number: int) -> None:
-        """Write into the events what became of control elements and changes."""
-        for item in events[0]["begun"] if events else ():
-            if "control" in item:
-                more = {"batch": number, "identity": item["id"], "control": item["control"]}
-                state = {"state": "refused", "reason": item["refused"]} if "refused" in item else {"state": "in effect"}
-                self._tell(CONTROL, {**more, "position_us": item["at_us"], **state})
-        for record in self._changes.see([r.to_dict() for r in self._meeting.control.records()]):
-            self._tell("change", {"batch": number, **record})
-
     def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
         """Give the results of a micro-batch, all of one version, to the sink; return the other lines."""
         if isinstance(self._sink, ParquetFolder) and not self._ordered:
-            return self._sink.write_lines(lines, output_schema(self.version_plan(self._meeting.version)), number)
+            return self._sink.write_lines(lines, output_schema(self._versions.plan()), number)
         lines.persist()
         try:
             self._sink.write(self._results(lines), number)
@@ -247,25 +202,17 @@ class SparkRun:
         tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
         others = [r for r in rows if r.kind != RESULT]
         events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
-        draining = any(c["do"] == DRAIN for c in events[0]["controls"])
-        leaving = [b for b in self._meeting.on_batch(tables, events, everything=draining) if b.num_rows]
-        out = runs_of_one_schema(leaving)
+        out = self._versions.leaving(tables, events)
         if isinstance(self._sink, ParquetFolder):
             self._sink.write_tables(out, number)
         else:
-            whole = pa.concat_tables(out, promote_options="default") if out else self._nothing()
+            nothing = output_schema(self._versions.plan()).empty_table()
+            whole = pa.concat_tables(out, promote_options="default") if out else nothing
             self._sink.write(self._spark.createDataFrame(whole), number)
         return others
 
-    def _nothing(self) -> pa.Table:
-        return output_schema(self.version_plan(self._version)).empty_table()
-
-    def version_plan(self, number: int) -> Plan:
-        """Return the plan a version of the query was started with."""
-        return self.plan if number == 1 else load_version(self._checkpoint.versions, number).plan
-
     def _results(self, lines: DataFrame) -> DataFrame:
-        plan = self.version_plan(self._meeting.version)
+        plan = self._versions.plan()
         schema = output_schema(plan)
         order = order_columns(plan.query) if self._ordered else []
         full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
@@ -313,9 +260,9 @@ class SparkRun:
         status = {
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
             "plan": self._plan_now, "phase": self._phase, "migrations": self._records.under_way(),
-            "version": self._version, "changes": self._changes.under_way(OPEN),
-            "aliases": list(self.version_plan(self._version).query.aliases),
-            "buckets": self.buckets, "partitioning": str(self.version_plan(self._version).partitioning),
+            "version": self._versions.newest, "changes": self._versions.under_way(),
+            "aliases": list(self._versions.plan().query.aliases),
+            "buckets": self.buckets, "partitioning": str(self._versions.plan().partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
         }  # fmt: skip
@@ -339,9 +286,9 @@ class SparkRun:
 
     def running_plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""
-        query = self.version_plan(self._version).query
+        query = self._versions.plan().query
         if not self._plan_now:
-            return self.version_plan(self._version)
+            return self._versions.plan()
         return Plan(query, parse_tree(self._plan_now, query.aliases), cast(MethodChoice, self._join_now))
 
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> str:
@@ -391,13 +338,13 @@ class SparkRun:
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change of this run."""
-        return [r.to_dict() for r in self._meeting.control.records()]
+        return self._versions.told()
 
     def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a change is over, or refused; return its record, or None when time is up."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._changes.told() if r["identity"] == identity), None)
+            found = next((r for r in self._versions.records.told() if r["identity"] == identity), None)
             if found is not None and found["state"] not in OPEN:
                 return found
             time.sleep(0.05)
@@ -444,14 +391,3 @@ class _Unpacker:
             for blob in batch.column(0):
                 for rows in from_blob(blob.as_buffer()).to_batches():
                     yield rows.select(self._schema.names)
-
-
-def runs_of_one_schema(batches: list[pa.RecordBatch]) -> list[pa.Table]:
-    """Return batches in order as tables, as few as their columns allow."""
-    out: list[list[pa.RecordBatch]] = []
-    for batch in batches:
-        if out and out[-1][-1].schema == batch.schema:
-            out[-1].append(batch)
-        else:
-            out.append([batch])
-    return [pa.Table.from_batches(run) for run in out]
