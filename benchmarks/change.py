@@ -8,14 +8,13 @@ throughput  aggregates in process, on one core
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from rich.table import Table
 
@@ -26,11 +25,7 @@ from benchmarks.workload import Workload, equi_join
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
 from midstream.change.repository import Repository
-from midstream.kernels.aggregate import find_extremes
-from midstream.model.batch import Lineage
-from midstream.operators import build, group_lines, stage
-from midstream.operators.pipeline import Pipeline
-from midstream.operators.stage_rows import StageRows
+from midstream.operators import build
 from midstream.plan.plan import Plan
 from midstream.runtime.local import LocalRuntime
 from midstream.runtime.sources import StreamRows
@@ -64,7 +59,7 @@ AGGREGATES = {
 }
 WARM_UP_S, MEASURED_S, TURNS, ALLOWED = 20, 10, 11, 1.02
 LOCAL, AGAIN, VERSIONED = "local runtime", "local runtime again (noise)", "with versions"
-NO_OFFSETS, NO_LINEAGE = "local runtime, no offsets kept", "local runtime, no lineage"
+NO_OFFSETS, LINEAGE = "local runtime, no offsets kept", "local runtime, with lineage"
 
 Batch = dict[str, StreamRows]
 Take = Callable[[Batch], Iterable[pa.RecordBatch]]
@@ -155,26 +150,11 @@ def without_offsets(plan: Plan) -> Take:
         return as_before(plan)
 
 
-@contextmanager
-def no_lineage() -> Iterator[None]:
-    """Let results of aggregates not say what they depend on."""
-
-    def nothing(count: int) -> npt.NDArray[np.int64]:
-        return np.zeros(count, np.int64)
-
-    def describe(rows: StageRows, places: Any, starts: Any, ends: Any) -> group_lines.Lines:
-        if not len(places):
-            return group_lines.Lines(*(nothing(len(starts)) for _ in range(4)))
-        times = rows.times.view()[places]
-        latest = times[find_extremes(times, starts, ends, -1)]
-        return group_lines.Lines(places[np.maximum(ends, 1) - 1], latest, nothing(len(starts)), nothing(len(starts)))
-
-    with (
-        patch.object(group_lines, "describe", describe),
-        patch.object(stage, "oldest_rows", lambda rows, closing: nothing(len(closing.lows))),
-        patch.object(Pipeline, "_lineage", lambda self, order: Lineage(nothing(len(order)), nothing(len(order)))),
-    ):
-        yield
+def with_lineage(plan: Plan) -> Take:
+    """Run a query whose results say what they depend on, as they do while it changes."""
+    runtime = LocalRuntime(plan)
+    runtime.trace()
+    return lambda rows: (versioned(results.rows, 1) for results in runtime.on_rows(rows) if len(results))
 
 
 def with_versions(plan: Plan) -> Take:
@@ -188,7 +168,7 @@ def overhead(workload: Workload, rows_per_batch: int, seed: int, joined: bool) -
     if joined:
         contenders[NO_OFFSETS] = Contender(without_offsets)
     else:
-        contenders[NO_LINEAGE] = Contender(as_before, no_lineage)
+        contenders[LINEAGE] = Contender(with_lineage)
     plan = workload.planned()
     batches = [b for second in workload.batches(WARM_UP_S + MEASURED_S, seed) for b in cut(second, rows_per_batch)]
     warm_up = WARM_UP_S * len(batches) // (WARM_UP_S + MEASURED_S)

@@ -90,6 +90,8 @@ class Pipeline:
         self.clock_us = -(2**63)
         """Rows below this time have all been seen."""
         self._drain: Drain | None = None
+        if self.stages:
+            self.stages[-1].traced = False
 
     @property
     def predicate_evaluations(self) -> int:
