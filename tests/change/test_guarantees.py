@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from midstream.change.forecast import forecast_change
-from midstream.change.guarantees import FIG_10, LABELS, LIVENESS, SAFETY, Guarantees, guarantees, spans
+from midstream.change.guarantees import FIG_10, LABELS, LIVENESS, SAFETY, Guarantees, guarantees
 from midstream.change.recommend import WORDS, recommend
 from midstream.change.schema import schema_change
+from midstream.change.span import spans
 from midstream.lang.sql import parse_query
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics

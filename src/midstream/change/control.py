@@ -7,12 +7,11 @@ It decides where the output of all buckets meets; whoever runs the versions does
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from midstream.change.account import Account
 from midstream.change.delayed_drain import DelayedDrainChange
@@ -27,7 +26,6 @@ from midstream.change.method import Method
 from midstream.change.record import (
     ABORTED,
     FINISHED,
-    NOT_REACHED,
     OPEN,
     STOPPED,
     SUPERSEDED,
@@ -45,7 +43,7 @@ from midstream.change.request import (
     QUERY_ORDER,
     ChangeRequest,
 )
-from midstream.model.batch import Lineage, Results
+from midstream.model.batch import Results
 from midstream.model.errors import PlanError
 
 METHOD_OF: dict[str, Method] = {
@@ -349,7 +347,7 @@ class ControlManager:
                 position_us = change.position_us if life.drain_us is None else min(change.position_us, life.drain_us)
                 change.account.lose(int((~keep & (results.lineage.oldest_us < position_us)).sum()))
                 break
-        return chosen(results, keep)
+        return results.where(keep)
 
     def _close_ended(self) -> None:
         for change in self.open_changes:
@@ -387,22 +385,3 @@ class ControlManager:
         for change in self.changes:
             change.account.close()
         return [c.record for c in self.changes]
-
-
-def unreached(requests: Iterable[object], number: int) -> list[ChangeRecord]:
-    """Return records of changes whose position was never reached; the first is to version `number`."""
-    out = []
-    for request in requests:
-        if isinstance(request, ChangeRequest):
-            order = request.ordering if request.method == DRAIN else None
-            record = ChangeRecord(request.identity, request.sql, request.method, order, number - 1, number)
-            record.asked_us, record.state = request.at_us, NOT_REACHED
-            out.append(record)
-            number += 1
-    return out
-
-
-def chosen(results: Results, keep: npt.NDArray[np.bool_]) -> Results:
-    """Return some of the results."""
-    lineage: Lineage | None = None if results.lineage is None else results.lineage.where(keep)
-    return Results(results.rows.filter(pa.array(keep)), None if results.order is None else results.order[keep], lineage)

@@ -6,11 +6,12 @@ spans of both queries + rows per second ─▶ drain, first answer ─▶ for ea
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from midstream.change.guarantees import DRAIN_QUERY, DRAIN_STREAM, Guarantees, Span, guarantees, silence, spans
+from midstream.change.guarantees import DRAIN_QUERY, DRAIN_STREAM, Guarantees, guarantees, silence
 from midstream.change.recommend import Recommendation, recommend
 from midstream.change.repository import columns_of
 from midstream.change.request import DELAYED_DRAIN, GRACEFUL_DRAIN, GRACEFUL_IMMEDIATE, IMMEDIATE
 from midstream.change.schema import schema_change
+from midstream.change.span import Span, spans
 from midstream.model.statistics import Statistics
 from midstream.plan.plan import Plan
 from midstream.plan.window import RangeInstances, RowsInstances

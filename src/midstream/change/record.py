@@ -1,7 +1,10 @@
 """The record of a change: what was asked, where it took effect, when it ended, what really happened."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from midstream.change.request import DRAIN, ChangeRequest
 
 WAITING, UNDER_WAY, FINISHED, SUPERSEDED, STOPPED, ABORTED, UNFINISHED, NOT_REACHED, REFUSED = (
     "waiting", "under way", "finished", "superseded", "stopped", "aborted", "unfinished", "not reached", "refused",
@@ -69,3 +72,16 @@ class ChangeRecord:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
         return {**asdict(self), "duration_us": self.duration_us}
+
+
+def unreached(requests: Iterable[object], number: int) -> list[ChangeRecord]:
+    """Return records of changes whose position was never reached; the first is to version `number`."""
+    out = []
+    for request in requests:
+        if isinstance(request, ChangeRequest):
+            order = request.ordering if request.method == DRAIN else None
+            record = ChangeRecord(request.identity, request.sql, request.method, order, number - 1, number)
+            record.asked_us, record.state = request.at_us, NOT_REACHED
+            out.append(record)
+            number += 1
+    return out

@@ -71,3 +71,9 @@ class Results:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Results":
+        """Return the results for which the mask is true."""
+        order = None if self.order is None else self.order[keep]
+        lineage = None if self.lineage is None else self.lineage.where(keep)
+        return Results(self.rows.filter(pa.array(keep)), order, lineage)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from midstream.change.control import Change, ControlManager, unreached
+from midstream.change.control import Change, ControlManager
 from midstream.change.coordinator import Coordinator
 from midstream.change.gatekeeper import Gatekeeper
 from midstream.change.merger import versioned
-from midstream.change.record import ChangeRecord
+from midstream.change.record import ChangeRecord, unreached
 from midstream.change.repository import Repository, columns_of
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midstream.change.control import ControlManager, chosen
+from midstream.change.control import ControlManager
 from midstream.change.gatekeeper import left_before
 from midstream.change.lifecycle import Element
 from midstream.change.merger import triggers_of
@@ -125,7 +125,7 @@ def _cut(given: dict[int, Results], at_us: int) -> tuple[dict[int, Results], dic
     before, after = {}, {}
     for version, results in given.items():
         left = left_before(np.column_stack([triggers_of(results)]), at_us)
-        before[version], after[version] = chosen(results, left), chosen(results, ~left)
+        before[version], after[version] = results.where(left), results.where(~left)
     return {v: r for v, r in before.items() if len(r)}, {v: r for v, r in after.items() if len(r)}
 
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from midstream.change.control import GRACEFUL, unreached
+from midstream.change.control import GRACEFUL
+from midstream.change.record import unreached
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest
 from midstream.migrate.request import MigrationRequest
 from midstream.runtime.arrivals import FOREVER, StreamReader
