@@ -17,7 +17,7 @@ from midstream.change.request import (
     QUERY_ORDER,
     STREAM_ORDER,
 )
-from midstream.change.span import spans
+from midstream.change.span import spans, unit
 from midstream.model.time import format_duration
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
