@@ -14,6 +14,7 @@ from midstream.change.lifecycle import (
     RUNNING,
     STOPPED,
     TRANSITIONS,
+    Element,
     Life,
     product,
 )
@@ -58,7 +59,7 @@ def test_the_ways_from_the_old_version_to_the_new_one(method: str, way: list[str
     old.apply(FSTART, 0)
     seen = []
 
-    def apply(elements: list, by: str = "") -> None:
+    def apply(elements: list[Element]) -> None:
         for element in elements:
             (old if element.version == 1 else new).apply(element.kind, element.at_us)
             seen.append(old.state[0].upper() + new.state[0].upper())
