@@ -14,6 +14,7 @@ from midstream.plan.query import Query, Subtracted
 from midstream.plan.stage import Aggregate, StageOutput
 
 JOIN = "FROM a [RANGE 1 s], b [RANGE 1 s], c [RANGE 1 s] WHERE a.k = b.k AND b.j = c.j"
+TIES = "[RANGE 3 SECONDS SLIDE 2 SECONDS] leave at the same time, and a window over them sees them in order"
 BY_KEY = "SELECT k AS key, SUM(v) AS total FROM a [RANGE 3 s SLIDE 2 s] WHERE v > 1 GROUP BY k HAVING COUNT(*) > 1"
 
 
@@ -36,23 +37,29 @@ BY_KEY = "SELECT k AS key, SUM(v) AS total FROM a [RANGE 3 s SLIDE 2 s] WHERE v 
         ("SELECT SUM(v) FROM (SELECT k % 7 AS b, v FROM a WHERE v > 1) [ROWS 5 SLIDE 1 PARTITION BY b]",
          "hash (a.k % 7)"),
         # Windows over windows.
-        (f"SELECT MAX(total) FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY key]", "hash a.k"),
-        (f"SELECT key, MAX(total) FROM ({BY_KEY}) [RANGE 5 s SLIDE 5 s] GROUP BY key", "hash a.k"),
+        (f"SELECT MAX(total) FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY key]", f"one bucket: the groups of {TIES}"),
+        (f"SELECT key, MAX(total) FROM ({BY_KEY}) [RANGE 5 s SLIDE 5 s] GROUP BY key",
+         f"one bucket: the groups of {TIES}"),
+        ("SELECT k, MAX(t) FROM (SELECT k, SUM(v) AS t FROM a [ROWS 3 SLIDE 1 PARTITION BY k] GROUP BY k) "
+         "[RANGE 5 s SLIDE 5 s] GROUP BY k", "hash a.k"),
         (f"SELECT MAX(total) FROM ({BY_KEY}) [RANGE 5 s SLIDE 5 s]",
          "one bucket: the aggregates of the window [RANGE 5 SECONDS SLIDE 5 SECONDS] of t are not grouped by a column"),
         (f"SELECT MAX(total) FROM ({BY_KEY}) [ROWS 5 SLIDE 1 PARTITION BY total]",
          "one bucket: no column goes through all windows as a key that each of them keeps apart"),
         ("SELECT COUNT(*) FROM (SELECT j, k FROM a [RANGE 1 s SLIDE 1 s] GROUP BY j, k) [ROWS 5 SLIDE 1 PARTITION BY k]"
          " t",
-         "hash a.k"),
+         "one bucket: the groups of [RANGE 1 SECOND SLIDE 1 SECOND] leave at the same time, and a window over them "
+         "sees them in order"),
         ("SELECT COUNT(*) FROM (SELECT j FROM a [ROWS 1 SLIDE 1 PARTITION BY k] GROUP BY j) [RANGE 1 s SLIDE 1 s] "
          "GROUP BY j",
          "one bucket: no column goes through all windows as a key that each of them keeps apart"),
         # Windows over joins.
         (f"SELECT SUM(v) FROM (SELECT b.k, a.v {JOIN}) [ROWS 5 SLIDE 1 PARTITION BY k]",
-         "hash a.k = b.k; send c to every bucket"),
+         "one bucket: a row of c brings results in every bucket, and a window sees them in order"),
         (f"SELECT SUM(v) FROM (SELECT b.j, a.v {JOIN}) [RANGE 1 s SLIDE 1 s] GROUP BY j",
-         "hash b.j = c.j; send a to every bucket"),
+         "one bucket: a row of a brings results in every bucket, and a window sees them in order"),
+        ("SELECT SUM(v) FROM (SELECT b.k, a.v FROM a [RANGE 1 s], b [RANGE 1 s] WHERE a.k = b.k) "
+         "[RANGE 1 s SLIDE 1 s] GROUP BY k", "hash a.k = b.k"),
         (f"SELECT SUM(v) FROM (SELECT b.s, a.v {JOIN}) [ROWS 5 SLIDE 1 PARTITION BY s]",
          "one bucket: what the window [ROWS 5 SLIDE 1 PARTITION BY s] keeps apart, s, is no join key"),
         ("SELECT SUM(v) FROM (SELECT a.k, a.v FROM a [ROWS 5], b [RANGE 1 s] WHERE a.k = b.k)"
@@ -78,14 +85,12 @@ def test_explain() -> None:
         "  c: (1 + COUNT(*))\n"
         "Plan a\n"
         "  scan a\n"
-        "Windows\n"
-        "  a: a (no window: every row stands alone)\n"
         "Stages\n"
         "  a [RANGE 3 SECONDS SLIDE 2 SECONDS] where (a.v > 1) group by a.k"
         " aggregate SUM(a.v), COUNT(*) having (COUNT(*) > 1)\n"
         "  t [ROWS 5 SLIDE 1 PARTITION BY key] aggregate MAX(t.total), COUNT(*)\n"
         "Partitioning\n"
-        "  hash a.k"
+        f"  one bucket: the groups of {TIES}"
     )
 
 

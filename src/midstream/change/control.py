@@ -191,11 +191,15 @@ class ControlManager:
             self._abort(at_us)
             return
         waiting = [c for c in self.open_changes if c.waits_for_drain]
-        newest = max((life.version for life in self.alive), default=max(self.lives))
+        given_up = {c.new for c in self.changes if c.record.state in (ABORTED, SUPERSEDED)}
+        newest = max((life.version for life in self.alive), default=max(set(self.lives) - given_up))
         if kind == FSTART and waiting:
             newest = waiting[-1].new
+            waiting[-1].record.started_us = at_us
         for change in self.open_changes:
-            change.waits_for_result = change.waits_for_drain = False
+            change.waits_for_result = False
+        for change in waiting:
+            self._end(change, STOPPED, at_us)
         for life in self.alive:
             if kind != FSTART:
                 self._apply(Element(kind, life.version, at_us))
@@ -374,7 +378,11 @@ class ControlManager:
     def finish(self) -> None:
         """Say of changes that are not over that they never will be, and complete all records."""
         for change in self.open_changes:
-            change.record.state = UNFINISHED
+            record = change.record
+            record.state = UNFINISHED
+            if record.started_us is not None:
+                record.two_versions_us = max(0, self._now_us - record.started_us)
+                record.two_versions_ms = (time.perf_counter() - change.began) * 1000
         for change in self.changes:
             if change.wants_reference:
                 self.see_reference(change, (), True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midstream.change.request import IMMEDIATE, ChangeRequest
+from midstream.change.lifecycle import DSTOP
+from midstream.change.request import IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
 from midstream.model.errors import PlanError
 from midstream.plan.plan import Plan
@@ -56,6 +57,12 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     told = schema_change(columns_of(old), columns_of(new))
     if told and not request.allow_schema_change:
         raise PlanError(f"the output changes: {'; '.join(told)}; say allow_schema_change if that is wanted")
+
+
+def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:
+    """Refuse a control element that cannot be honoured."""
+    if request.element == DSTOP and any(plan.query.subtracted for plan in running):
+        raise PlanError("a difference takes results back: what it has begun cannot be finished apart; use istop")
 
 
 def columns_of(plan: Plan) -> pa.Schema:

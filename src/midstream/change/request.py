@@ -42,6 +42,10 @@ class ChangeRequest:
     """The number its query has in the repository; None: the next one."""
 
     def __post_init__(self) -> None:
+        for name in ("sql", "method", "order", "plan", "join"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) or (name in ("order", "plan") and value is None)):
+                raise PlanError(f"{'the query' if name == 'sql' else name} of a change must be text, not {value!r}")
         if self.method not in METHODS:
             raise PlanError(f"method is {self.method!r}; it can be {', '.join(METHODS)}")
         if self.order is not None and self.method != DRAIN:
@@ -82,7 +86,7 @@ class ControlRequest:
     identity: str = ""
 
     def __post_init__(self) -> None:
-        if self.control.lower() not in CONTROLS:
+        if str(self.control).lower() not in CONTROLS:
             raise PlanError(f"control is {self.control!r}; it can be {', '.join(CONTROLS)}")
 
     @property

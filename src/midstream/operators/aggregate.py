@@ -196,8 +196,8 @@ def _user(spec: AggregateSpec, values: Values) -> pa.Array:
             given = given.filter(pa.array(values.earlier[start:end] < start))
         try:
             found.append(_convert(spec.user(given), spec.type))
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        except (Exception, SystemExit) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split()) if str(error) else type(error).__name__
             raise MidstreamError(f"the aggregate {spec.function} has failed ({said})") from error
     return pa.concat_arrays(found) if found else pa.nulls(0, spec.type)
 

@@ -55,7 +55,7 @@ class DifferencePipeline(Pipeline):
     def trace(self, on: bool = True) -> None:
         """Do nothing: changes of a difference are taken back, so they depend on rows that may not be there."""
 
-    def project(self, results: Matrix) -> Results:
+    def project(self, results: Matrix, held: bool = False) -> Results:
         """Fetch what is selected from the rows that show each change."""
         store = self.sources.scans[self.execution.components[0]].store
         rows = np.ascontiguousarray(results[:, OUT_ROW])

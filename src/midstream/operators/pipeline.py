@@ -123,8 +123,8 @@ class Pipeline:
         results = self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq)
         back = self.execution.held_back()
         if back is not None and len(back):
-            # Projected at once: the rows it is made of may be gone when it leaves.
-            self.held.append(self.project(back))
+            # Projected at once: the rows it is made of may be gone when it leaves. A change may come before it does.
+            self.held.append(self.project(back, held=True))
         return self.project(results)
 
     def _nothing(self) -> Results:
@@ -197,7 +197,7 @@ class Pipeline:
         released, self.held = self.held, []
         return released
 
-    def project(self, results: Matrix) -> Results:
+    def project(self, results: Matrix, held: bool = False) -> Results:
         """Bring results of the execution into max order and fetch what is selected."""
         components = self.execution.components
         scans = self.sources.scans
@@ -208,10 +208,10 @@ class Pipeline:
         arrays.append(pa.array(np.ascontiguousarray(results[:, TIME])))
         names = [name for name, _ in self.outputs]
         rows = pa.RecordBatch.from_arrays(arrays, names=[*names, "_time"])
-        if not self.ordered:
+        if not (self.ordered or held):
             return Results(rows)
         order = self._order(results)
-        return Results(rows, order, self._lineage(order) if self.traced else None)
+        return Results(rows, order, self._lineage(order) if self.traced or held else None)
 
     def _lineage(self, order: Matrix) -> Lineage:
         """Return what each result depends on, from the times and offsets of its components."""

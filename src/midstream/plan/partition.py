@@ -16,7 +16,7 @@ from midstream.plan.expr import Column, Expr, aliases
 from midstream.plan.predicates import EqualityClass, classify
 from midstream.plan.query import Query
 from midstream.plan.staged import splitting_columns
-from midstream.plan.window import RowsWindow
+from midstream.plan.window import RangeInstances, RowsWindow
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,20 @@ def _below_stages(query: Query, classes: Sequence[EqualityClass]) -> Partitionin
     names = splitting_columns(query.stages)
     if isinstance(names, str):
         return _one_bucket(names)
+    timed = next((s.window for s in query.stages[:-1] if isinstance(s.window, RangeInstances)), None)
+    if timed is not None:
+        return _one_bucket(f"the groups of {timed} leave at the same time, and a window over them sees them in order")
     computed = {o.name: o.expr for o in query.outputs}
     exprs = [computed[name] for name in names if aliases(computed[name])]
     if len(query.sources) == 1 and exprs:
         return Partitioning(((query.aliases[0], exprs[0]),), exprs[0].type, None, (), None)
     fitting = [c for c in classes if any(e in c.members for e in exprs)]
     if fitting:
-        return _hashed(query, max(fitting, key=_width))
+        found = _hashed(query, max(fitting, key=_width))
+        if not found.broadcast:
+            return found
+        everywhere = ", ".join(found.broadcast)
+        return _one_bucket(f"a row of {everywhere} brings results in every bucket, and a window sees them in order")
     return _one_bucket(f"what the window {query.stages[0].window} keeps apart, {', '.join(names)}, is no join key")
 
 

@@ -43,9 +43,9 @@ class Plan:
         lines += [f"  {line}" for line in _draw(self.root)]
         if self.predicates.constants:
             lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))
-        lines.append("Windows")
-        lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in
-                  self.query.sources]  # fmt: skip
+        windowed = [s for s in self.query.sources if s.window or not self.query.stages]
+        lines += ["Windows"] if windowed else []
+        lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in windowed]
         if self.query.stages:
             lines.append("Stages")
             lines += [f"  {stage_text(stage)}" for stage in self.query.stages]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from midstream.lang.types import type_named
 from midstream.model.errors import MidstreamError
+from midstream.model.types import storage_type
 from midstream.plan.aggregates import check_aggregate_name
 from midstream.plan.stage import UserAggregate
 from midstream.runtime.spark.own_function import OwnFunction
@@ -16,9 +17,18 @@ from midstream.runtime.toml_file import AggregateSpec
 
 def user_aggregate(name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> UserAggregate:
     """Make an aggregate of a function of an Arrow array; `returns` is an SQL type such as DOUBLE, or an Arrow type."""
+    if not isinstance(name, str):
+        raise MidstreamError(f"the name of an aggregate is text, not {name!r}")
     if not callable(function):
         raise MidstreamError(f"aggregate '{name}' is a function of an Arrow array, not {type(function).__name__}")
-    gives = returns if isinstance(returns, pa.DataType) else type_named(returns)
+    if not isinstance(returns, str | pa.DataType):
+        raise MidstreamError(f"aggregate '{name}' returns an SQL type such as DOUBLE or an Arrow type, not {returns!r}")
+    try:
+        gives = storage_type(returns) if isinstance(returns, pa.DataType) else type_named(returns)
+    except MidstreamError as error:
+        raise MidstreamError(f"aggregate '{name}' returns {error}") from error
+    if gives is None:
+        raise MidstreamError(f"aggregate '{name}' returns {returns}, a type that queries cannot use")
     return UserAggregate(name, OwnFunction(function), gives)
 
 
@@ -31,8 +41,9 @@ def load_aggregates(specs: Iterable[AggregateSpec]) -> dict[str, UserAggregate]:
             found = runpy.run_path(str(spec.file))
         except FileNotFoundError as error:
             raise MidstreamError(f"aggregate '{spec.name}': there is no file {spec.file}") from error
-        except Exception as error:
-            raise MidstreamError(f"aggregate '{spec.name}': {spec.file} cannot be run: {error}") from error
+        except (Exception, SystemExit) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise MidstreamError(f"aggregate '{spec.name}': {spec.file} cannot be run ({said})") from error
         if spec.function not in found:
             raise MidstreamError(f"aggregate '{spec.name}': {spec.file} has no function '{spec.function}'")
         out[spec.name.lower()] = user_aggregate(spec.name, found[spec.function], spec.returns)

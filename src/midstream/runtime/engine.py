@@ -216,6 +216,7 @@ class Run:
         self.query = query
         self._running = running
         self._sink = sink
+        self._failed = False
 
     @property
     def report(self) -> Report:
@@ -252,10 +253,13 @@ class Run:
             work()
         except BaseException:
             self._sink.abort()
+            self._failed = True
             raise
         return self
 
     def _check_open(self) -> None:
+        if self._failed:
+            raise MidstreamError(f"the run of '{self.query.name}' has failed")
         if self._running.finished:
             raise MidstreamError(f"the run of '{self.query.name}' has ended")
 
@@ -276,6 +280,8 @@ class Run:
         """
         self._check_open()
         number = str(len(self._running.runtime.changes()) + 1)
+        if not isinstance(query, str | QueryBuilder):
+            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
         text = query if isinstance(query, str) else "(built)"
         asked = {"method": method, "order": order, **options}
         request = ChangeRequest.of(text, asked, identity=number)
@@ -286,7 +292,8 @@ class Run:
     def control(self, control: str) -> "Run":
         """Give the whole query a control element at the next row: fstart, istop, dstop; or abort the last change."""
         self._check_open()
-        self._guarded_change(lambda: self._running.control(ControlRequest(control)))
+        request = ControlRequest(control)
+        self._guarded_change(lambda: self._running.control(request))
         return self
 
     def _guarded_change(self, work: Callable[[], None]) -> None:
@@ -333,7 +340,7 @@ class Run:
         r = self.report
         return {
             "name": self.query.name,
-            "state": "ended" if self._running.finished else "paused",
+            "state": "failed" if self._failed else "ended" if self._running.finished else "paused",
             "plan": str(self.plan),
             "version": self._running.runtime.version,
             "phase": self._running.runtime.phase,

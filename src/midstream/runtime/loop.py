@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midstream.change.repository import Repository, check_change, united
+from midstream.change.repository import Repository, check_change, check_control, united
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
@@ -149,8 +149,10 @@ class RunningLoop:
 
     def control(self, request: ControlRequest) -> None:
         """Let a control element take effect before the next row, or refuse to."""
+        runtime = self.runtime
+        check_control(request, [runtime.repository[life.version].plan for life in runtime.control.alive])
         if request.element == ABORT:
-            self.runtime.control.abortable()
+            runtime.control.abortable()
         self._ask(request)
 
     def _ask(self, request: Request) -> None:

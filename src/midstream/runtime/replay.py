@@ -7,7 +7,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from midstream.change.repository import check_change
+from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
 from midstream.lang.sql import parse_query
 from midstream.migrate.request import MigrationRequest
@@ -72,6 +72,9 @@ def prepare(scenario: Scenario) -> Rehearsal:
                 check_framework(after, scenario.framework)
                 check_change(running, after, request)
                 versions.append(after)
+                output_schema(plan, *versions)
+            else:
+                check_control(request, [running])
         except MidstreamError as error:
             raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
     return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
@@ -146,6 +149,8 @@ def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
     taken[rehearsal.scenario.path.resolve()] = "the scenario"
     if rehearsal.scenario.query_file is not None:
         taken[rehearsal.scenario.query_file.resolve()] = "the query"
+    taken |= {file.resolve(): "the query of a change" for file in rehearsal.scenario.change_files}
+    taken |= {a.file.resolve(): f"the aggregate '{a.name}'" for a in rehearsal.scenario.aggregates}
     for place in places:
         other = taken.get(place.resolve())
         if other is not None:

@@ -52,6 +52,8 @@ class Scenario:
     schedule: tuple[Request, ...] = ()
     """What is to happen, in order of the event time it takes effect at."""
     aggregates: tuple[AggregateSpec, ...] = ()
+    change_files: tuple[Path, ...] = ()
+    """Files with queries to change to."""
     framework: str = "tree"
     routing: str = "selectivity"
     """How an eddy chooses where a batch goes next."""
@@ -75,6 +77,7 @@ class _ScenarioFile(TomlFile):
     error = ScenarioError
 
     def read(self) -> Scenario:
+        self._change_files: list[Path] = []
         self.known(self.document, TOP_KEYS, "the scenario")
         run = self.table(self.document, "run", required=False)
         self.known(run, RUN_KEYS, "[run]")
@@ -93,6 +96,7 @@ class _ScenarioFile(TomlFile):
             query_file=self.path(self.document, "query", "the scenario") if "query" in self.document else None,
             schedule=self._schedule(),
             aggregates=self.aggregates(),
+            change_files=tuple(self._change_files),
             framework=framework,
             routing=routing,
         )
@@ -111,7 +115,9 @@ class _ScenarioFile(TomlFile):
         what = [key for key in ("migrate", "change", "control") if key in entry]
         if len(what) > 1:
             self.refuse(f"{place} has {' and '.join(what)}; one [[at]] does one thing")
-        kind = what[0] if what else "migrate"
+        if not what:
+            self.refuse(f"{place} says nothing to do; it needs migrate = ..., change = ... or control = ...")
+        kind = what[0]
         self.known(entry, {"migrate": AT_KEYS, "change": CHANGE_KEYS, "control": CONTROL_KEYS}[kind], place)
         if "time" not in entry:
             self.refuse(f"{place} needs time = ..., integer microseconds or a timestamp")
@@ -121,6 +127,8 @@ class _ScenarioFile(TomlFile):
         asked = self.text(entry, kind, place)
         try:
             at_us = parse_instant(time)
+            if abs(at_us) >= 2**62:
+                self.refuse(f"{place} time is out of range: {time!r}")
             if kind == "control":
                 return ControlRequest(asked, at_us, identity)
             if kind == "change":
@@ -138,6 +146,9 @@ class _ScenarioFile(TomlFile):
         """Return the query a change goes to: written there, or in a file."""
         if not text.strip().lower().endswith(".sql"):
             return text
+        if "\0" in text:
+            self.refuse(f"{place} change must name a file, not {text!r}")
+        self._change_files.append(self.folder / text.strip())
         file = self.folder / text.strip()
         try:
             return file.read_text(encoding="utf-8")

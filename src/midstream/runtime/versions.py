@@ -17,10 +17,10 @@ from midstream.change.coordinator import Coordinator
 from midstream.change.gatekeeper import Gatekeeper
 from midstream.change.merger import versioned
 from midstream.change.record import ChangeRecord, unreached
-from midstream.change.repository import Repository, columns_of
+from midstream.change.repository import Repository, check_control, columns_of
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
-from midstream.migrate.record import NOT_REACHED, MigrationRecord
+from midstream.migrate.record import NOT_REACHED, REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Results
 from midstream.model.errors import PlanError
@@ -196,24 +196,32 @@ class VersionedRuntime:
         """Let something happen before the next row, at `now_us` or later; yield what leaves because of it."""
         at_us = now_us if request.at_us is None else request.at_us
         if isinstance(request, MigrationRequest):
-            if self.members:
-                number = max(self.members)
+            number = max((life.version for life in self.control.alive), default=0)
+            if number in self.members:
                 for results in self.members[number].runtime.migrate(request, now_us):
                     yield versioned(results.rows, number)
+            else:
+                record = MigrationRecord(request.identity, request.plan, request.strategy, request.options, at_us)
+                record.state, record.reason = REFUSED, "nothing runs that could be migrated"
+                self._records.append(record)
             return
         # Window instances that end before the position, or at it, are whole.
         for number, member in self.members.items():
             member.runtime.trace()
-            self.control.see(number, [member.runtime.tick(at_us)], member.drained_us())
+            # What a migration holds back does not outlast the version as it was.
+            released = [r for p in member.runtime.pipelines for r in p.release()]
+            self.control.see(number, [*released, member.runtime.tick(at_us)], member.drained_us())
         self._sync()
         yield from self._settle(at_us)
         if isinstance(request, ControlRequest):
             try:
+                plans = [self.repository[life.version].plan for life in self.control.alive]
+                check_control(request, plans)
                 self.control.control(request.element, at_us)
             except PlanError as error:
                 # Refused, and the run goes on; the change it was meant for says why.
-                for record in self.control.records()[-1:]:
-                    record.reason = str(error)
+                for changed in self.control.records()[-1:]:
+                    changed.reason = str(error)
         else:
             audit = self._audit if request.audit is None else request.audit
             number, self._next_version = self._next_version, self._next_version + 1

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.change.lifecycle import Element, Life
-from midstream.change.repository import columns_of
+from midstream.change.repository import check_control, columns_of
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
 from midstream.migrate.request import MigrationRequest
@@ -286,8 +286,12 @@ class Bucket:
             self._apply(due)
             return
         told: dict[str, Any] = {"at_us": at_us, "id": due.identity}
+        for bucket in self._open.values():
+            # What a migration holds back does not outlast the version as it was.
+            bucket.course.let_held_go(at_us)
         if isinstance(due, ControlRequest):
             try:
+                check_control(due, [self._plan(life.version) for life in self.control.alive])
                 self.control.control(due.element, at_us)
             except MidstreamError as error:
                 told["refused"] = str(error)

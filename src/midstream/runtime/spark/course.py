@@ -101,7 +101,11 @@ class Course:
 
     def end(self) -> None:
         """Let everything leave that is held back: nothing more will come."""
-        self.leaving += [_left_at(table, FOREVER) for table in (*self._earlier(), *self.held)]
+        self.let_held_go(FOREVER)
+
+    def let_held_go(self, at_us: int) -> None:
+        """Let what is held back leave at a time."""
+        self.leaving += [_left_at(table, at_us) for table in (*self._earlier(), *self.held)]
         self.held = []
 
     def give_up(self) -> None:
