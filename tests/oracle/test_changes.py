@@ -265,7 +265,7 @@ def test_no_change(seed: int, tmp_path: Path) -> None:
     check(Case(case.rows, case.first, (), case.batch_us, case.buckets), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 100, quick=5))
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=3))
 @pytest.mark.parametrize("method", METHODS)
 def test_one_change(method: str, seed: int, tmp_path: Path) -> None:
     check_one_change(draw_case(random.Random(seed * 10 + METHODS.index(method)), method), tmp_path)

@@ -81,7 +81,7 @@ def test_changes_are_those_recomputed(seed: int) -> None:
         check_records(case, runtime)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=20))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=10))
 def test_a_crash_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(5000 + seed)
     case = draw_difference(rnd)

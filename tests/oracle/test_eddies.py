@@ -71,7 +71,7 @@ def cut_small(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eddy, "KEPT_WORDS", rnd.choice([0, 1 << 21]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=20))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=10))
 def test_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case, expected = draw_small_case(rnd)

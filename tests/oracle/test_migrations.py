@@ -38,13 +38,13 @@ def check(seed: int, strategies: list[str], kind: str, framework: str = "tree") 
     check_output(case, got, recompute(case), requests, told)
 
 
-@pytest.mark.parametrize("seed", seeds(1000, 60, quick=5))
+@pytest.mark.parametrize("seed", seeds(1000, 60, quick=3))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_strategy(seed: int, strategy: str) -> None:
     check(seed * 10 + STRATEGIES.index(strategy), [strategy], "small" if seed % 2 else "dense")
 
 
-@pytest.mark.parametrize("seed", seeds(2000, 80, quick=6))
+@pytest.mark.parametrize("seed", seeds(2000, 80, quick=1))
 def test_strategies_mixed(seed: int) -> None:
     check(seed, STRATEGIES, "small" if seed % 2 else "dense")
 
@@ -60,7 +60,7 @@ def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
 
 
-@pytest.mark.parametrize("seed", seeds(5000, 60, quick=5))
+@pytest.mark.parametrize("seed", seeds(5000, 60, quick=3))
 def test_background_states_that_take_their_time(seed: int) -> None:
     """Small budgets and small micro-batches: rows arrive between the completion of one state and the next."""
     rnd = random.Random(seed)

@@ -114,7 +114,7 @@ def run_disturbed(
     return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in found)]), rebuilt
 
 
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=16))
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=8))
 def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, most_streams=4) if seed % 4 else draw_long_case(rnd)
@@ -126,7 +126,7 @@ def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=12))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=6))
 def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(70_000 + seed)
     case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))

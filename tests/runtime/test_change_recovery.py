@@ -131,7 +131,7 @@ def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random,
     return meeting
 
 
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=2))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_change_through_crashes(method: str, seed: int, tmp_path: Path) -> None:
     rnd = random.Random(600_000 + seed * 10 + METHODS.index(method))
@@ -139,7 +139,7 @@ def test_a_change_through_crashes(method: str, seed: int, tmp_path: Path) -> Non
     check(case, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.3, 1.0]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=8))
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=4))
 def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -> None:
     """Any number of changes, overlapping or not, of the kinds that take effect at a known position."""
     rnd = random.Random(700_000 + seed)
