@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import midstream as ms
-from midstream.runtime.spark.settings import local_session
 
 FIRST = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 4 SECONDS SLIDE 500 MILLISECONDS] GROUP BY k"
 SECOND = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] WHERE v % 2 = 0 GROUP BY k"
@@ -13,6 +12,8 @@ ROWS = 200
 
 
 def main(folder: Path, method: str, order: str) -> None:
+    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+
     spark = local_session(failures=8)
     reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
     engine = ms.Engine(spark).stream("s", reader.parquet(str(folder / "in" / "s")), time="ts")

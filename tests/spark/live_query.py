@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import midstream as ms
-from midstream.runtime.spark.settings import local_session
 
 SQL = """SELECT a.v AS va, b.v AS vb, c.v AS vc
 FROM a [RANGE 4 SECONDS], b [RANGE 3 SECONDS], c [ROWS 2 PARTITION BY k]
@@ -15,6 +14,8 @@ WHERE a.k = b.k AND b.k = c.k"""
 
 
 def main(folder: Path) -> None:
+    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+
     spark = local_session(failures=8)
     engine = ms.Engine(spark)
     for name in "abc":
