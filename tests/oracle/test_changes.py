@@ -61,7 +61,9 @@ class Case:
 # The engine ----------------------------------------------------------------------------------------------------------
 
 
-def run_engine(case: Case, folder: Path) -> tuple[list[tuple[Value, ...]], Report]:
+def run_engine(
+    case: Case, folder: Path, controls: Sequence[tuple[str, int]] = ()
+) -> tuple[list[tuple[Value, ...]], Report]:
     """Replay a case; return the output rows in order, and the report."""
     lines = [f"sql = {json.dumps(case.first.sql)}"]
     for name, rows in case.rows.items():
@@ -70,10 +72,14 @@ def run_engine(case: Case, folder: Path) -> tuple[list[tuple[Value, ...]], Repor
         pq.write_table(pa.table({"ts": times, **columns}), folder / f"{name}.parquet")
         lines += [f"[streams.{name}]", f'path = "{name}.parquet"', 'time = "ts"']
     lines += ["[run]", f'batch = "{case.batch_us} microseconds"', f"buckets = {case.buckets}"]
+    blocks: list[tuple[int, list[str]]] = []
     for change in case.changes:
         method, _, order = change.method.partition("/")
-        lines += ["[[at]]", f"time = {change.position}", f"change = {json.dumps(change.query.sql)}"]
-        lines += [f'method = "{method}"', *([f'order = "{order}"'] if order else [])]
+        asked = [f"change = {json.dumps(change.query.sql)}", f'method = "{method}"']
+        blocks.append((change.position, [*asked, *([f'order = "{order}"'] if order else [])]))
+    blocks += [(at_us, [f'control = "{kind}"']) for kind, at_us in controls]
+    for at_us, block in sorted(blocks, key=lambda b: b[0]):
+        lines += ["[[at]]", f"time = {at_us}", *block]
     scenario = folder / "scenario.toml"
     scenario.write_text("\n".join(lines) + "\n", encoding="utf-8")
     report, table = replay(prepare(read_scenario(scenario)))

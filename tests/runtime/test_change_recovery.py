@@ -4,6 +4,8 @@ import copy
 import json
 import pickle
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from runtime.test_bucket_recovery import MemoryStore
 
 import midstream as ms
-from midstream.change.request import ChangeRequest
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.plan.plan import Plan
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
@@ -23,7 +25,7 @@ from midstream.runtime.spark.meeting import Meeting
 from midstream.runtime.spark.version_bucket import RANK_SHIFT
 from oracle.changes import METHODS, Change, Oracle
 from oracle.migrations import seeds
-from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, tick_us
+from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us
 
 
 def table_of(case: Case, name: str) -> pa.Table:
@@ -42,14 +44,24 @@ def plans_of(case: Case) -> list[Plan]:
 class Cluster:
     """Buckets with their stores, and a driver; each micro-batch may fail and be run again."""
 
-    def __init__(self, case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float) -> None:
+    def __init__(
+        self,
+        case: Case,
+        folder: Path,
+        labels: tuple[int, ...],
+        rnd: random.Random,
+        crashes: float,
+        controls: Sequence[tuple[str, int]] = (),
+    ) -> None:
         self.plans = plans_of(case)
         self.case, self.folder, self.labels, self.rnd, self.crashes = case, folder, labels, rnd, crashes
         self.positions = {name: k for k, name in enumerate(case.rows)}
-        requests = []
+        requests: list[ChangeRequest | ControlRequest] = []
         for k, change in enumerate(case.changes):
             method, _, order = change.method.partition("/")
             requests.append(ChangeRequest(change.query.sql, method, order or None, change.position, str(k + 1)))
+        requests += [ControlRequest(kind, at_us, f"c{k}") for k, (kind, at_us) in enumerate(controls)]
+        requests.sort(key=lambda r: r.at_us or 0)
         read = {s.stream.name for plan in self.plans for s in plan.query.sources}
         self.read = [name for name in case.rows if name in read]
         self.spec = BucketSpec(
@@ -150,3 +162,21 @@ def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -
     changes = [Change(p, draw_query(rnd, tick, False, m), m) for p, m in zip(positions, methods, strict=True)]
     case = draw_run(rnd, case.rows, draw_query(rnd, tick, False, "drain/stream"), changes)
     check(case, tmp_path, rnd.choice([(4,), (4, 7)]), rnd, rnd.choice([0.0, 0.5]))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 90, quick=9))
+def test_controls_during_a_change_are_as_in_process(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(800_000 + seed)
+    method = METHODS[seed % len(METHODS)]
+    case = draw_case(rnd, method)
+    (change,) = case.changes
+    times = sorted({r.time for rows in case.rows.values() for r in rows})
+    change = replace(change, position=times[rnd.randrange(len(times) // 2)])
+    case = replace(case, changes=(change,), buckets=1)
+    later = [t for t in times if t > change.position]
+    kinds = [rnd.choice(["istop", "dstop", "fstart", "abort"]) for _ in range(rnd.randint(1, 3))]
+    controls = list(zip(kinds, sorted(rnd.sample(later, len(kinds))), strict=True))
+    cluster = Cluster(case, tmp_path, (3,), rnd, rnd.choice([0.0, 0.5]), controls)
+    cluster.run()
+    expected, _ = run_engine(case, tmp_path, controls)
+    assert cluster.out == expected, f"{controls}{case}"

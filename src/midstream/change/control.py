@@ -113,6 +113,12 @@ class ControlManager:
         return [life for life in self.lives.values() if life.alive]
 
     @property
+    def newest(self) -> int:
+        """Return the newest version that runs; when none does, the one that would start again."""
+        given_up = {c.new for c in self.changes if c.record.state in (ABORTED, SUPERSEDED)}
+        return max((life.version for life in self.alive), default=max(set(self.lives) - given_up))
+
+    @property
     def open_changes(self) -> list[Change]:
         """Return the changes that are not over."""
         return [c for c in self.changes if c.record.state in OPEN]
@@ -191,8 +197,7 @@ class ControlManager:
             self._abort(at_us)
             return
         waiting = [c for c in self.open_changes if c.waits_for_drain]
-        given_up = {c.new for c in self.changes if c.record.state in (ABORTED, SUPERSEDED)}
-        newest = max((life.version for life in self.alive), default=max(set(self.lives) - given_up))
+        newest = self.newest
         if kind == FSTART and waiting:
             newest = waiting[-1].new
             waiting[-1].record.started_us = at_us

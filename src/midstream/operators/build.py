@@ -1,7 +1,6 @@
 """Build: from a query to its sources, from a plan to its joins. The only operator module that reads plans."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -10,6 +9,7 @@ from midstream.model.errors import PlanError
 from midstream.model.types import is_exact_code
 from midstream.operators.build_difference import build_difference
 from midstream.operators.build_eddy import build_eddy
+from midstream.operators.build_stage import build_stages
 from midstream.operators.check import SameText, TrueOf
 from midstream.operators.evaluate import truth
 from midstream.operators.feed import Feed, StoredCode
@@ -26,11 +26,7 @@ from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
 from midstream.plan.nodes import Node
 from midstream.plan.plan import Plan, joins
 from midstream.plan.predicates import EqualityClass
-from midstream.plan.query import Query
-from midstream.plan.window import RangeInstances, RowsWindow
-
-if TYPE_CHECKING:
-    from midstream.operators.stage import WindowStage
+from midstream.plan.window import RowsWindow
 
 TREE, CACQ, STAIRS = "tree", "cacq", "stairs"
 """Execution frameworks."""
@@ -47,19 +43,8 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.outputs]
-    stages = plan.query.stages
-    # What closes an instance may be time alone, in the window itself or in one below.
-    timed = [any(isinstance(s.window, RangeInstances) for s in stages[: k + 1]) for k in range(len(stages))]
-    return Pipeline(sources, execution, outputs, never, one_of_many, build_stages(plan.query), timed)
-
-
-def build_stages(query: Query) -> "list[WindowStage]":
-    """Make the windows over a query's results, from the inside out."""
-    if not query.stages:
-        return []
-    from midstream.operators import build_stage
-
-    return build_stage.build_stages(query.stages, query.selected)
+    stages = build_stages(plan.query.stages, plan.query.selected)
+    return Pipeline(sources, execution, outputs, never, one_of_many, stages)
 
 
 def check_framework(plan: Plan, framework: str) -> None:

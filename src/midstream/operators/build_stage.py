@@ -25,6 +25,7 @@ def build_stages(stages: tuple[Stage, ...], selected: pa.Schema) -> list[WindowS
             if c.name != "_time" and (c.name not in selected.names or selected.field(c.name).type != c.type):
                 raise PlanError(f"{c} is not a column of type {c.type} of what the stage reads")
         built.append(WindowStage(_spec(stage), _window(stage.window)))
+        built[-1].timed = isinstance(stage.window, RangeInstances) or any(below.timed for below in built[:-1])
         selected = stage.schema
     return built
 

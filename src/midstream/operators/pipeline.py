@@ -8,7 +8,6 @@ State: that of the sources, of the execution and of the stages. A migration repl
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,9 @@ from midstream.operators.evaluate import evaluate
 from midstream.operators.execution import Execution
 from midstream.operators.scan import Scan
 from midstream.operators.sources import Sources
+from midstream.operators.stage import WindowStage
 from midstream.plan.expr import Column, Expr
 from midstream.plan.window import RangeWindow
-
-if TYPE_CHECKING:
-    from midstream.operators.stage import WindowStage
 
 Matrix = npt.NDArray[np.int64]
 
@@ -52,11 +49,11 @@ class Drain:
     waits: bool = False
     """A counted window of a join held an older row when last asked."""
 
-    def see(self, stage: "WindowStage", timed: bool) -> None:
+    def see(self, stage: WindowStage) -> None:
         """Note the window instances with older rows that a stage has just closed."""
         closed = stage.last_closed_us(self.position_us)
         if closed is not None:
-            self.over_us = max(self.over_us, closed + (0 if timed else 1))
+            self.over_us = max(self.over_us, closed + (0 if stage.timed else 1))
 
 
 class Pipeline:
@@ -69,8 +66,7 @@ class Pipeline:
         outputs: list[tuple[str, Expr]],
         never: bool,
         ordered: bool,
-        stages: "Sequence[WindowStage]" = (),
-        timed: Sequence[bool] = (),
+        stages: Sequence[WindowStage] = (),
     ) -> None:
         self.sources = sources
         self.execution = execution
@@ -81,8 +77,6 @@ class Pipeline:
         self.ordered = ordered or bool(stages)
         """Results say their place among those of other buckets."""
         self.stages = list(stages)
-        self.timed = list(timed)
-        """Which of the stages have windows of time, whose instances end without a row."""
         self.traced = bool(stages)
         """Results say what they depend on."""
         self.held: list[Results] = []
@@ -132,10 +126,10 @@ class Pipeline:
 
     def _through_stages(self, results: Results, clock_us: int) -> Results:
         self.clock_us = max(self.clock_us, clock_us)
-        for stage, timed in zip(self.stages, self.timed, strict=False):
+        for stage in self.stages:
             results = stage.on_results(results, self.clock_us)
             if self._drain is not None:
-                self._drain.see(stage, timed)
+                self._drain.see(stage)
         return results
 
     def tick(self, clock_us: int) -> Results:

@@ -51,6 +51,8 @@ class WindowStage:
         self.spec = spec
         self.window = window
         self.rows = StageRows({name: e.type for name, e in spec.stored.items()})
+        self.timed = False
+        """Time alone closes its instances, or those of a window below."""
         self.traced = True
         """Results say what they depend on, and instances what they held; else nobody asks."""
         self._closed_us = np.empty(0, np.int64)

@@ -82,8 +82,8 @@ class VersionedRuntime:
 
     @property
     def version(self) -> int:
-        """Return the newest version that has been asked for and has not been cancelled."""
-        return max((life.version for life in self.control.alive), default=self._next_version - 1)
+        """Return the newest version that runs, or would start again."""
+        return self.control.newest
 
     @property
     def plan(self) -> Plan:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midstream.change.lifecycle import Element, Life
+from midstream.change.lifecycle import Element
 from midstream.change.repository import check_control, columns_of
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
@@ -73,18 +73,20 @@ class Bucket:
         last = self.spec.batches is not None and book.batches + 1 >= self.spec.batches
         with ExitStack() as stack:
             self._stack, self._packed = stack, packed
-            refused = self._read(controls)
+            self._read(controls)
+            # For the whole micro-batch: what has left by then and what leaves after a change meet.
+            self._traced = not self.control.quiet or bool(book.due)
             for number, life in self.control.lives.items():
                 if life.alive or self.control.audits(number) or number in self._waiting():
                     self._enter(number)
-            refused += [r for b in list(self._open.values())[-1:] for r in b.ask(controls)]
+            refused = [r for b in list(self._open.values())[-1:] for r in b.ask(controls)]
             phase = self.control.phase
             self._run(drain)
             closed = [bucket.close(drain, last) for bucket in self._open.values()]
             shared = all(closed)
             book.controls += [c["id"] for c in controls]
             for number in [n for n in book.heads if n not in self._open]:
-                DurableBucket(self._store, book.heads.pop(number), number).forget()
+                self._forget(number)
                 shutil.rmtree(self._mapped_folder(number), ignore_errors=True)
             book.write(self._store)
         yield from self._lines(started, controls, refused, phase, shared)
@@ -118,13 +120,11 @@ class Bucket:
             "phase": phase if phase != "steady" else self.control.phase if self.control.phase != "steady"
             else "steady" if course is None else course.phase,
             "migrations": [*refused, *([] if course is None else course.news())],
-            "query_version": 0 if newest is None else newest.version,
             "begun": self._begun, "due": len(self.book.due), "over": {str(v): at_us for v, at_us in self._over.items()},
-            "versions": [b.version for b in self._open.values()],
         }  # fmt: skip
         yield EVENT, 0, json.dumps(event).encode()
 
-    def _read(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _read(self, controls: list[dict[str, Any]]) -> None:
         """Note what control rows ask for: changes take effect behind every row that has been read anywhere."""
         book = self.book
         at_us = max(book.high.values(), default=NEVER) + 1
@@ -136,10 +136,10 @@ class Bucket:
             elif control["do"] == CONTROL:
                 due = ControlRequest(control["control"], at_us, control["id"])
             elif control["do"] == ELEMENT:
-                self._apply(Element(control["kind"], control["version"], control["at_us"]))
+                # It was decided where the output of all buckets meets.
+                self.control.element(Element(control["kind"], control["version"], control["at_us"]))
             if due is not None:
                 book.due.append(due)
-        return []
 
     def _waiting(self) -> list[int]:
         """Return versions that keep their rows until they may start."""
@@ -170,8 +170,7 @@ class Bucket:
         if number > 1:
             spec = replace(spec, lateness_us=self._lateness(plan))
         mapped = self._stack.enter_context(MappedState(self._mapped_folder(number)))
-        traced = not self.control.quiet or bool(self.book.due)
-        bucket = VersionBucket(spec, self.label, self._store, book.heads[number], number, mapped, traced)
+        bucket = VersionBucket(spec, self.label, self._store, book.heads[number], number, mapped, self._traced)
         bucket.open(self._packed, None if life.start_us == NEVER else life.start_us)
         # Only now: rows of this micro-batch are late by what earlier ones have shown.
         book.heads[number].high = dict(book.high)
@@ -280,11 +279,8 @@ class Bucket:
                 del self._open[number]
 
     def _begin(self, due: Due) -> None:
-        """Let a change or an element take effect at its position."""
+        """Let a change or a control element take effect at its position."""
         at_us = due.at_us if due.at_us is not None else NEVER
-        if isinstance(due, Element):
-            self._apply(due)
-            return
         told: dict[str, Any] = {"at_us": at_us, "id": due.identity}
         for bucket in self._open.values():
             # What a migration holds back does not outlast the version as it was.
@@ -296,10 +292,11 @@ class Bucket:
             except MidstreamError as error:
                 told["refused"] = str(error)
             self._begun.append({**told, "control": due.control})
-            lives: list[Life] = self.control.alive
-            for life in lives:
+            for life in self.control.alive:
                 if life.start_us == at_us and life.version in self._open:
                     self._restart(life.version)
+                elif life.start_us == at_us:
+                    self._forget(life.version)
         else:
             number = self.book.next_version if due.version is None else due.version
             self.book.next_version = max(self.book.next_version, number + 1)
@@ -320,18 +317,20 @@ class Bucket:
                 self._open[number].start_at(at_us)
         self._leave()
 
+    def _forget(self, number: int) -> None:
+        """Forget what is written down of a version."""
+        if number in self.book.heads:
+            DurableBucket(self._store, self.book.heads.pop(number), number).forget()
+
     def _restart(self, number: int) -> None:
         """Forget what a version holds: it starts anew."""
         before = self._open.pop(number)
-        DurableBucket(self._store, self.book.heads.pop(number), number).forget()
+        self._forget(number)
         fresh = self._enter(number)
         self._ran.remove(fresh)
         self._ran[self._ran.index(before)] = fresh
         fresh.go_on_from(before)
-
-    def _apply(self, element: Element) -> None:
-        """Let an element take effect that was decided where the output of all buckets meets."""
-        self.control.element(element)
+        fresh.start_at(self.control.lives[number].start_us or NEVER)
 
 
 def results_of(table: pa.Table) -> Results:

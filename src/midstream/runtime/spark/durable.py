@@ -12,13 +12,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from midstream.change.control import ControlManager
-from midstream.change.lifecycle import Element
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
 from midstream.runtime.arrivals import NEVER
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 
-Due = ChangeRequest | ControlRequest | Element
+Due = ChangeRequest | ControlRequest
 HELD = -1
 """The alias under which output that is held back is kept, a chunk per micro-batch."""
 STAGE = 5_000
@@ -116,7 +115,7 @@ class Book:
     control: ControlManager
     heads: dict[int, Head] = field(default_factory=dict)
     due: list[Due] = field(default_factory=list)
-    """Changes and elements whose position has not been reached."""
+    """Changes and controls whose position has not been reached."""
     next_version: int = 2
     batches: int = 0
     """How many micro-batches this bucket has seen."""

@@ -30,8 +30,6 @@ class BatchEvent:
     plan: str = ""
     join: str = "auto"
     phase: str = "steady"
-    query_version: int = 0
-    """The newest version of the query that runs."""
     migrations: list[dict[str, Any]] = field(default_factory=list)
     """Records of migrations under way or just ended, over all buckets."""
 
@@ -55,7 +53,6 @@ def total(events: list[dict[str, Any]]) -> BatchEvent:
         out.bucket_ms = max(out.bucket_ms, event["wall_ms"])
         out.controls = event["controls"]
         out.plan, out.join = event["plan"], event["join"]
-        out.query_version = max(out.query_version, event["query_version"])
         out.phase = event["phase"] if out.phase == "steady" else out.phase
     out.migrations = _over_buckets(events)
     return out

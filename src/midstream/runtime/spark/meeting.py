@@ -26,6 +26,7 @@ from midstream.model.batch import Results
 from midstream.model.errors import PlanError
 from midstream.runtime.arrivals import FOREVER
 from midstream.runtime.spark.bucket import results_of
+from midstream.runtime.spark.course import OLDEST, PRINT
 
 KEPT = 3
 """States that are kept: Spark may run the last micro-batch again."""
@@ -49,13 +50,14 @@ class Meeting:
 
     @property
     def version(self) -> int:
-        """Return the newest version that runs, or is to."""
-        return max((life.version for life in self.control.alive), default=max(self.control.lives))
+        """Return the newest version that runs, or would start again."""
+        return self.control.newest
 
     def over(self) -> list[int]:
         """Return versions that will never run again, unless they are started anew."""
         open_to = {c.new for c in self.control.open_changes}
-        return [v for v, life in self.control.lives.items() if not life.alive and v not in open_to and v < self.version]
+        lives = self.control.lives
+        return [v for v in lives if not lives[v].alive and v not in open_to and v != self.version]
 
     def on_batch(
         self, tables: Sequence[pa.Table], events: Sequence[dict[str, Any]], everything: bool = False
@@ -114,6 +116,9 @@ def _by_version(tables: Sequence[pa.Table]) -> dict[int, Results]:
             found.setdefault(table.column("_version")[0].as_py(), []).append(table)
     out = {}
     for version, parts in sorted(found.items()):
+        if not all(OLDEST in part.column_names for part in parts):
+            # What a migration held back says what it depends on, though nobody asks.
+            parts = [part.drop_columns([n for n in (OLDEST, PRINT) if n in part.column_names]) for part in parts]
         table = pa.concat_tables(parts)
         keys = [(n, "ascending") for n in table.column_names if n.startswith("_order")]
         out[version] = results_of(table.sort_by(keys) if keys else table)

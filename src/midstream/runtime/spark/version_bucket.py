@@ -125,6 +125,7 @@ class VersionBucket:
     def go_on_from(self, before: "VersionBucket") -> None:
         """Take over the rows that wait, and what has come out, from before the version started anew."""
         self._arrived = before._arrived
+        self.late = before.late
         self.course.leaving = before.course.leaving
         self.rows_in = before.rows_in
 
