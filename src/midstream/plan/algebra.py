@@ -1,0 +1,262 @@
+"""Algebra: what a hopping query computes at a hop, as operators over the windows of its streams.
+
+    Scan ──▶ Select, Project ──▶ Join, Anti, Except, Union, Distinct, Group ──▶ the answer at the hop
+
+Every node is a frozen value and knows the columns it gives. A column is named by alias and name all through a tree:
+aliases of scans, projections, unions and groups are distinct, so that operators can be moved without renaming.
+Relations are bags: a row may come more than once, unless an operator makes it a set.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from midstream.model.errors import PlanError
+from midstream.plan.expr import Column, Expr, columns, quoted
+from midstream.plan.query import Source
+from midstream.plan.stage import Aggregate
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The rows in a stream's window at the hop."""
+
+    source: Source
+    columns: tuple[Column, ...]
+    """The columns that are read, all under the source's alias."""
+
+    def __post_init__(self) -> None:
+        if self.source.window is None:
+            name = self.source.stream.name
+            raise PlanError(f"stream '{self.source.alias}' needs a window; write for example {name} [RANGE 10 SECONDS]")
+        if any(c.alias != self.source.alias for c in self.columns):
+            raise PlanError(f"a scan of '{self.source.alias}' gives columns of its own")
+
+    def __str__(self) -> str:
+        return quoted(self.source.alias)
+
+
+@dataclass(frozen=True)
+class Select:
+    """The rows for which every condition is true."""
+
+    child: "Rel"
+    conjuncts: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        _check(self.conjuncts, self.child.columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what the child gives."""
+        return self.child.columns
+
+
+@dataclass(frozen=True)
+class Project:
+    """One row for every row, made of expressions; each has a new column's name."""
+
+    child: "Rel"
+    outputs: tuple[tuple[Column, Expr], ...]
+
+    def __post_init__(self) -> None:
+        _check([e for _, e in self.outputs], self.child.columns)
+        for column, expr in self.outputs:
+            if column.type != expr.type:
+                raise PlanError(f"{column} is {column.type}, but {expr} is {expr.type}")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the new columns."""
+        return tuple(column for column, _ in self.outputs)
+
+
+@dataclass(frozen=True)
+class Join:
+    """Every pair of rows for which every condition is true."""
+
+    left: "Rel"
+    right: "Rel"
+    conjuncts: tuple[Expr, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self.conjuncts, self.columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of both sides."""
+        return (*self.left.columns, *self.right.columns)
+
+
+@dataclass(frozen=True)
+class Anti:
+    """The left rows for which no right row makes every condition true."""
+
+    left: "Rel"
+    right: "Rel"
+    conjuncts: tuple[Expr, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self.conjuncts, (*self.left.columns, *self.right.columns))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the left side."""
+        return self.left.columns
+
+
+@dataclass(frozen=True)
+class Except:
+    """The left rows, less the right ones, compared by position, NULLs equal.
+
+    `all`: of a row that comes l times on the left and r times on the right, max(l - r, 0) are left; else one if
+    l > 0 and r = 0.
+    """
+
+    left: "Rel"
+    right: "Rel"
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        _check_sides("EXCEPT", self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the left side."""
+        return self.left.columns
+
+
+@dataclass(frozen=True)
+class Union:
+    """The rows of both sides, one behind the other (UNION ALL), under new columns' names."""
+
+    left: "Rel"
+    right: "Rel"
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _check_sides("UNION", self.left, self.right)
+        if [c.type for c in self.columns] != [c.type for c in self.left.columns]:
+            raise PlanError("a UNION has the columns of its sides")
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Every different row once, NULLs equal."""
+
+    child: "Rel"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what the child gives."""
+        return self.child.columns
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row for every different value of the keys, NULLs equal: the keys and the aggregates of the rows with it.
+
+    Without keys there is one row, also of no rows. Columns: `key0`, `key1`, ..., `agg0`, `agg1`, ... under `alias`.
+    """
+
+    child: "Rel"
+    alias: str
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    def __post_init__(self) -> None:
+        _check([*self.keys, *(a.argument for a in self.aggregates if a.argument is not None)], self.child.columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return a column for each key and each aggregate."""
+        keys = [Column(self.alias, f"key{i}", k.type) for i, k in enumerate(self.keys)]
+        return (*keys, *(Column(self.alias, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)))
+
+
+Rel = Scan | Select | Project | Join | Anti | Except | Union | Distinct | Group
+Unary = Select | Project | Distinct | Group
+Binary = Join | Anti | Except | Union
+
+
+def inputs(rel: Rel) -> tuple[Rel, ...]:
+    """Return the relations an operator reads, left before right."""
+    match rel:
+        case Scan():
+            return ()
+        case Select(child=child) | Project(child=child) | Distinct(child=child) | Group(child=child):
+            return (child,)
+        case Join(left=left, right=right) | Anti(left=left, right=right):
+            return (left, right)
+        case Except(left=left, right=right) | Union(left=left, right=right):
+            return (left, right)
+
+
+def over(rel: Rel, *children: Rel) -> Rel:
+    """Return the same operator over other inputs."""
+    match rel:
+        case Scan():
+            return rel
+        case Select() | Project() | Distinct() | Group():
+            (child,) = children
+            return replace(rel, child=child)
+        case _:
+            left, right = children
+            return replace(rel, left=left, right=right)
+
+
+def operators(rel: Rel) -> Iterator[Rel]:
+    """Yield the operators of a tree, scans left out, inputs before those that read them."""
+    for child in inputs(rel):
+        yield from operators(child)
+    if not isinstance(rel, Scan):
+        yield rel
+
+
+def scans(rel: Rel) -> Iterator[Scan]:
+    """Yield the scans of a tree from left to right."""
+    if isinstance(rel, Scan):
+        yield rel
+    for child in inputs(rel):
+        yield from scans(child)
+
+
+def rewrite(rel: Rel, by: Callable[[Rel], Rel]) -> Rel:
+    """Put something in the place of every node, inputs first."""
+    return by(over(rel, *(rewrite(child, by) for child in inputs(rel))))
+
+
+def name_of(rel: Rel) -> str:
+    """Name an operator in one word, as plans are written.
+
+    >>> name_of(Distinct.__new__(Distinct))
+    'distinct'
+    """
+    if isinstance(rel, Except):
+        return "except-all" if rel.all else "except"
+    return type(rel).__name__.lower()
+
+
+def relation_text(rel: Rel) -> str:
+    """Write a tree in one line, the operators by name, the leaves by alias: `(except (join a b) c)`."""
+    if isinstance(rel, Scan):
+        return str(rel)
+    return f"({' '.join([name_of(rel), *(relation_text(child) for child in inputs(rel))])})"
+
+
+def schema_of(rel: Rel) -> pa.Schema:
+    """Return what a tree gives as an Arrow schema."""
+    return pa.schema([pa.field(c.name, c.type) for c in rel.columns])
+
+
+def _check(exprs: "list[Expr] | tuple[Expr, ...]", known: tuple[Column, ...]) -> None:
+    for expr in exprs:
+        for column in columns(expr):
+            if column not in known:
+                raise PlanError(f"there is no column {column} here")
+
+
+def _check_sides(what: str, left: Rel, right: Rel) -> None:
+    if [c.type for c in left.columns] != [c.type for c in right.columns]:
+        raise PlanError(f"the sides of {what} have columns of different types")
