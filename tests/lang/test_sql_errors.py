@@ -47,8 +47,10 @@ from midstream.model.errors import SqlError
         ("SELECT k [ROWS 5] FROM stock", "a window belongs behind a stream or a subquery in FROM (line 1, column 16)"),
         ("SELECT k FROM stock [RANGE UNBOUNDED]",
          "an unbounded window is not supported: its state would grow forever (line 1, column 28)"),
-        ("SELECT k FROM stock\nHOP BY 30 SECONDS", "HOP BY is not supported yet (line 2, column 1)"),
-        ("SELECT k FROM stock EMIT DELTA", "EMIT is not supported yet (line 1, column 21)"),
+        ("SELECT k FROM stock\nHOP BY 30 SECONDS",
+         "HOP BY is not supported yet for this use of a query (line 2, column 1)"),
+        ("SELECT k FROM stock EMIT DELTA",
+         "EMIT belongs behind HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA (line 1, column 21)"),
         ("SELECT a.k FROM stock a, prices [ROWS 1] b",
          "stream 'a' is joined without a window; write for example stock [RANGE 10 SECONDS] a (line 1, column 17)"),
         # Names.

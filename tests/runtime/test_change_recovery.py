@@ -21,8 +21,8 @@ from midstream.runtime.routing import buckets_of
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 from midstream.runtime.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.runtime.spark.control import ELEMENT
+from midstream.runtime.spark.intake import RANK_SHIFT
 from midstream.runtime.spark.meeting import Meeting
-from midstream.runtime.spark.version_bucket import RANK_SHIFT
 from oracle.changes import METHODS, Change, Oracle
 from oracle.migrations import seeds
 from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us

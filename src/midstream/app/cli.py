@@ -13,9 +13,11 @@ from midstream.app.changes import print_change_forecast
 from midstream.app.migrations import print_forecast
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
+from midstream.plan.hopping import HopPlan
 from midstream.runtime.changes import explain_change, labels_of, plan_change, read_matters
+from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.migrations import MigrationRequest, explain_migration
-from midstream.runtime.replay import make_plan, prepare, replay
+from midstream.runtime.replay import plan_any, prepare, replay
 from midstream.runtime.scenario import read_scenario
 
 app = typer.Typer(
@@ -107,7 +109,13 @@ def explain_command(
             raise MidstreamError(f"{option} goes with --change")
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
-    chosen = make_plan(rehearsal.plan.query, order, join or read.join)
+    chosen = plan_any(rehearsal.plan.query, order, join or read.join)
+    if isinstance(chosen, HopPlan):
+        if change is not None or strategy is not None:
+            raise MidstreamError("a hopping query is migrated at a hop: explain --migrate 'push-down modes=auto'")
+        asked_for = MigrationRequest.of(migrate) if migrate is not None else None
+        print(explain_any(chosen, rehearsal.streams, asked_for))
+        return
     if migrate is not None:
         target, told = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)
         print_forecast(wide_console(), chosen, target, told)

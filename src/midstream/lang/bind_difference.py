@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import TokenType, exp
 
 from midstream.lang.clauses import refuse_clauses, unwrapped
-from midstream.lang.dialect import Midstream
+from midstream.lang.dialect import keyword_before
 from midstream.lang.place import error_at, offset_of
 from midstream.lang.select_list import Item
 from midstream.model.errors import PlanError
@@ -18,7 +18,8 @@ from midstream.plan.coerce import unify
 from midstream.plan.expr import Expr
 from midstream.plan.query import Output, Query, Source, Subtracted
 
-_OPERATORS = (TokenType.EXCEPT, TokenType.UNION, TokenType.INTERSECT)
+OPERATORS = (TokenType.EXCEPT, TokenType.UNION, TokenType.INTERSECT)
+"""The tokens that stand between the sides of set operations."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def sides_of(tree: exp.SetOperation, text: str) -> list[exp.Expr]:
 
 
 def _check_operator(node: exp.SetOperation, right: exp.Expr, text: str) -> None:
-    place = _operator_before(right, text)
+    place = keyword_before(text, OPERATORS, right)
     if not isinstance(node, exp.Except):
         raise error_at(f"{node.key.upper()} is not supported yet", text, place)
     if node.args.get("distinct") is False:
@@ -57,15 +58,6 @@ def _check_operator(node: exp.SetOperation, right: exp.Expr, text: str) -> None:
             text,
             place,
         )
-
-
-def _operator_before(right: exp.Expr, text: str) -> int | None:
-    """Return where the set operation stands whose right side this is."""
-    start = offset_of(right)
-    if start is None or not text:
-        return None
-    tokens: Sequence[Token] = Midstream().tokenize(text)
-    return max((t.start for t in tokens if t.token_type in _OPERATORS and t.start < start), default=None)
 
 
 def put_together(sides: Sequence[Side], text: str) -> Query:

@@ -4,6 +4,7 @@ SUM(v) / COUNT(*) + k   ->   rows: v, k   ->   groups: agg0 / agg1 + key0
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -11,7 +12,7 @@ from midstream.lang.bind_expression import ExpressionBinder
 from midstream.lang.dialect import keyword_offset
 from midstream.lang.place import error_at
 from midstream.lang.scope import find_name
-from midstream.lang.select_list import star_of
+from midstream.lang.select_list import Item, select_items, star_of
 from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL
 from midstream.plan.aggregates import aggregate
@@ -19,6 +20,16 @@ from midstream.plan.coerce import settle
 from midstream.plan.expr import Column, Expr, Literal, columns, replace_columns
 from midstream.plan.stage import GROUPS, Aggregate
 from midstream.plan.staged import Shown
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """What GROUP BY, SELECT and HAVING make of rows; `items` and `having` read keys and aggregates under GROUPS."""
+
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+    items: tuple[Item, ...]
+    having: tuple[Expr, ...]
 
 
 class GroupBinder(ExpressionBinder):
@@ -35,6 +46,18 @@ class GroupBinder(ExpressionBinder):
         self.names: dict[str, Expr] = {}
         """What the names of the select list stand for, for HAVING."""
         self.loose: list[exp.Expr] = []
+
+    def grouped(self, select: exp.Select) -> Grouped:
+        """Return what the groups of a SELECT are and what is made of them."""
+        group, having = select.args.get("group"), select.args.get("having")
+        if group:
+            self.add_keys(group, select.expressions)
+        items = list(select_items(select, self))
+        self.names = {i.name: i.expr for i in items if isinstance(i.node, exp.Alias)}
+        kept = self.conjuncts(having.this, "HAVING") if having else []
+        aggregates, exprs = self.numbered([*(i.expr for i in items), *kept])
+        entries = tuple(replace(i, expr=e) for i, e in zip(items, exprs, strict=False))
+        return Grouped(tuple(self.keys), aggregates, entries, tuple(dict.fromkeys(exprs[len(items) :])))
 
     def add_keys(self, group: exp.Expr, entries: Sequence[exp.Expr]) -> None:
         """Add the keys of GROUP BY: expressions of rows, or names or places of entries of the select list."""
@@ -74,9 +97,15 @@ class GroupBinder(ExpressionBinder):
         return key
 
     def _key(self, bound: Expr) -> Expr | None:
-        if isinstance(bound, Literal) or bound not in self.keys:
+        # A part of it may be a key, too, and read from the groups already.
+        of_rows = replace_columns(bound, self._of_rows) if self.keys else bound
+        if isinstance(of_rows, Literal) or of_rows not in self.keys:
             return None
-        return Shown(GROUPS, f"key{self.keys.index(bound)}", bound.type, str(bound))
+        return Shown(GROUPS, f"key{self.keys.index(of_rows)}", of_rows.type, str(of_rows))
+
+    def _of_rows(self, column: Column) -> Expr:
+        is_key = isinstance(column, Shown) and column.name.startswith("key")
+        return self.keys[int(column.name.removeprefix("key"))] if is_key else column
 
     def column(self, node: exp.Expr) -> Expr:
         if not node.text("table") and not self.scope.has(node.name):

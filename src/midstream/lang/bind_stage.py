@@ -86,24 +86,11 @@ class _StageBinder:
 
     def stage(self, alias: str, window: Instances) -> Stage:
         """Return what WHERE, GROUP BY, SELECT and HAVING make of the instances of a window."""
-        where, group, having = (self.select.args.get(key) for key in ("where", "group", "having"))
-        conjuncts = self.rows.conjuncts(where.this, "WHERE") if where else []
-        if group:
-            self.groups.add_keys(group, self.select.expressions)
-        items = list(select_items(self.select, self.groups))
-        self.groups.names = {i.name: i.expr for i in items if isinstance(i.node, exp.Alias)}
-        kept = self.groups.conjuncts(having.this, "HAVING") if having else []
-        aggregates, exprs = self.groups.numbered([*(settle(i.expr) for i in items), *kept])
-        outputs = [StageOutput(i.name, e) for i, e in zip(items, exprs[: len(items)], strict=True)]
-        return Stage(
-            alias,
-            window,
-            tuple(dict.fromkeys(conjuncts)),
-            tuple(self.groups.keys),
-            aggregates,
-            tuple(dict.fromkeys(exprs[len(items) :])),
-            tuple(outputs),
-        )
+        where = self.select.args.get("where")
+        conjuncts = tuple(dict.fromkeys(self.rows.conjuncts(where.this, "WHERE"))) if where else ()
+        grouped = self.groups.grouped(self.select)
+        outputs = tuple(StageOutput(i.name, settle(i.expr)) for i in grouped.items)
+        return Stage(alias, window, conjuncts, grouped.keys, grouped.aggregates, grouped.having, outputs)
 
     def item(self, inner: Inner) -> tuple[Source | Query, Relation, WindowClause]:
         """Return what the window is over, under which name it is read, and the window as written."""

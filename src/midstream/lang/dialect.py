@@ -1,31 +1,34 @@
 """The SQL dialect: DuckDB's grammar with CQL windows behind streams, and functions kept as they are written.
 
-    tokens -> take the windows out -> sqlglot parses the rest -> put each window on the table, or the subquery in FROM,
-                                                                 that it stood behind
+    tokens -> take HOP BY and the windows out -> sqlglot parses the rest -> put HOP BY on the root, and each window on
+                                                                            the table, or the subquery in FROM, that
+                                                                            it stood behind
 
 sqlglot never sees a window, so none of its private methods is overridden. Functions reach the binder by name with
 their arguments in order; the function table of the plan room says what they mean.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from midstream.lang.place import error_at, range_of
+from midstream.lang.hop_clause import take_hop
+from midstream.lang.place import error_at, offset_of, range_of
 from midstream.lang.window_clause import WindowClause, is_window, read_window
 
 WINDOW = "midstream_window"
 """The key of `node.meta` under which a table, or a subquery in FROM, keeps its `WindowClause`."""
+HOP = "midstream_hop"
+"""The key of `node.meta` under which the root of a hopping query keeps its `HopClause`."""
 
 _FUNCTIONS_WITH_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
 class MidstreamParser(DuckDBParser):
-    """Take windows out of the tokens, parse, and give each to its table."""
+    """Take HOP BY and windows out of the tokens, parse, and give each to what it belongs to."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -39,8 +42,8 @@ class MidstreamParser(DuckDBParser):
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse a text that may hold windows."""
         refuse_statements(raw_tokens, sql)
-        refuse_later_clauses(raw_tokens, sql)
-        rest, windows = take_windows(raw_tokens, sql)
+        plain, hop = take_hop(raw_tokens, sql)
+        rest, windows = take_windows(plain, sql)
         trees = super().parse(rest, sql)
         parentheses = pairs(rest)
         for tree in trees:
@@ -48,6 +51,9 @@ class MidstreamParser(DuckDBParser):
                 give_windows(table, windows, parentheses, sql)
         for clause in windows.values():
             raise error_at("a window belongs behind a stream or a subquery in FROM", sql, clause.offset)
+        for tree in trees if hop else ():
+            if tree:
+                tree.meta[HOP] = hop
         return trees
 
 
@@ -130,18 +136,6 @@ def refuse_statements(tokens: Sequence[Token], sql: str) -> None:
         raise error_at(f"a query starts with SELECT, but here is '{first.text}'", sql, first.start)
 
 
-def refuse_later_clauses(tokens: Sequence[Token], sql: str) -> None:
-    """Refuse clauses that the language will have but has not yet."""
-    for token, following in pairwise(tokens):
-        if token.token_type != TokenType.VAR:
-            continue
-        words = token.text.upper(), following.text.upper()
-        if words == ("HOP", "BY"):
-            raise error_at("HOP BY is not supported yet", sql, token.start)
-        if words[0] == "EMIT" and following.token_type == TokenType.VAR:
-            raise error_at("EMIT is not supported yet", sql, token.start)
-
-
 def keyword_offset(sql: str, word: str) -> int | None:
     """Return where a keyword stands in a text.
 
@@ -150,3 +144,12 @@ def keyword_offset(sql: str, word: str) -> int | None:
     """
     found = (t.start for t in Midstream().tokenize(sql) if " ".join(t.text.upper().split()) == word)
     return next(found, None)
+
+
+def keyword_before(sql: str, kinds: Collection[TokenType], node: exp.Expr) -> int | None:
+    """Return where the last of some keywords stands in front of a node."""
+    start = offset_of(node)
+    if start is None or not sql:
+        return None
+    tokens: Sequence[Token] = Midstream().tokenize(sql)
+    return max((t.start for t in tokens if t.token_type in kinds and t.start < start), default=None)

@@ -4,7 +4,8 @@ A name matches exactly first, else without regard to case when that is unique.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -107,7 +108,7 @@ class Scope:
     def column(self, name: str, alias: str = "") -> Column:
         """Return the column that a name, with or without an alias, means."""
         if alias:
-            return column_of(self.source(alias), name)
+            return self.column_in(self.source(alias), name)
         holders = list(self._holders(name, exact=True)) or list(self._holders(name, exact=False))
         if len(holders) > 1:
             candidates = ", ".join(f"{s.alias}.{find_name(name, names_of(s))}" for s in holders)
@@ -115,7 +116,19 @@ class Scope:
         if not holders:
             names = list(dict.fromkeys(n for s in self.sources for n in names_of(s)))
             raise PlanError(f"there is no column '{name}'; the columns are {', '.join(names)}{closest(name, names)}")
-        return column_of(holders[0], name)
+        return self.column_in(holders[0], name)
+
+    def column_in(self, source: Relation, name: str) -> Column:
+        """Return the column of a source that a name means."""
+        return column_of(source, name)
+
+    def merge(self, name: str, before: int) -> tuple[Column, Column]:
+        """Make a column of USING one for `*`; return it on the left, the first sources, and in the one behind them."""
+        left, right = copy(self), self.sources[before]
+        left.sources = self.sources[:before]
+        both = Scope.column(left, name), self.column_in(right, name)
+        self.merged.add((right.alias, both[1].name))
+        return both
 
     def _holders(self, name: str, exact: bool) -> Iterator[Relation]:
         for source in self.sources:
@@ -129,4 +142,45 @@ class Scope:
         for source in [self.source(alias)] if alias else self.sources:
             for name in names_of(source):
                 if alias or (source.alias, name) not in self.merged:
-                    yield column_of(source, name)
+                    yield self.column_in(source, name)
+
+
+class NestedScope(Scope):
+    """The scope of one SELECT of a hopping query, inside that of the query it is a condition of.
+
+    Invariant: `called` has every alias in scope, with the one that its columns have in the algebra. An alias in here
+    hides the same one outside.
+    """
+
+    def __init__(self, outer: "NestedScope | None" = None) -> None:
+        super().__init__()
+        self.outer = outer
+        self.called: dict[str, str] = {}
+
+    def add_as(self, source: Relation, called: str) -> None:
+        """Bring a source into scope whose columns the algebra knows under another alias."""
+        self.add(source)
+        self.called[source.alias] = called
+
+    def column_in(self, source: Relation, name: str) -> Column:
+        """Return the column of a source that a name means, as the algebra knows it."""
+        return replace(super().column_in(source, name), alias=self.called[source.alias])
+
+    def column(self, name: str, alias: str = "") -> Column:
+        """Return the column that a name means in here, or else outside."""
+        if self.outer is not None and not self._knows(name, alias):
+            around = self.outer.around(name, alias)
+            if around is not None:
+                return around.column(name, alias)
+        return super().column(name, alias)
+
+    def around(self, name: str, alias: str) -> "NestedScope | None":
+        """Return the innermost scope, from this one outwards, that knows a name."""
+        if self._knows(name, alias):
+            return self
+        return self.outer.around(name, alias) if self.outer else None
+
+    def _knows(self, name: str, alias: str) -> bool:
+        if alias:
+            return find_name(alias, [s.alias for s in self.sources]) is not None
+        return self.has(name)

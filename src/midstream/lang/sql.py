@@ -1,16 +1,18 @@
 """SQL text to query: one statement, errors with a line and a column."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from midstream.lang.bind import bind
+from midstream.lang.bind import bind, bind_any
 from midstream.lang.dialect import Midstream
 from midstream.lang.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
+from midstream.plan.hopping import HopQuery
 from midstream.plan.query import Query
 from midstream.plan.stage import UserAggregate
 
@@ -27,8 +29,30 @@ def parse_query(
     FROM orders [RANGE 10 SECONDS]
     WHERE (orders.k > 5)
     """
-    try:
+    with _not_too_deep():
         return bind(_parse(text), catalog, text, aggregates)
+
+
+def parse_any(
+    text: str, catalog: Sequence[StreamSchema], aggregates: Mapping[str, UserAggregate] | None = None
+) -> Query | HopQuery:
+    """Read one query over the declared streams, which is a hopping query if it ends with HOP BY.
+
+    >>> import pyarrow as pa
+    >>> from midstream.plan.algebra import relation_text
+    >>> orders = StreamSchema("orders", pa.schema([("ts", pa.int64()), ("k", pa.int64())]), "ts")
+    >>> query = parse_any("SELECT DISTINCT k FROM orders [RANGE 1 MINUTE] HOP BY 5 SECONDS", [orders])
+    >>> relation_text(query.root), query.hop_us, query.emit
+    ('(distinct (project orders))', 5000000, 'complete')
+    """
+    with _not_too_deep():
+        return bind_any(_parse(text), catalog, text, aggregates)
+
+
+@contextmanager
+def _not_too_deep() -> Iterator[None]:
+    try:
+        yield
     except RecursionError:
         raise SqlError("the query is nested too deeply") from None
 

@@ -33,3 +33,9 @@ def refuse_renaming(node: exp.Expr, expressions: ExpressionBinder) -> None:
     if alias and alias.args.get("columns"):
         of = "a stream" if isinstance(node, exp.Table) else "a subquery"
         expressions.refuse(f"renaming the columns of {of} is not supported", alias)
+
+
+def with_window(table: exp.Table) -> str:
+    """Write a stream as it could be written with a window."""
+    name = table.alias_or_name
+    return f"{table.name} [RANGE 10 SECONDS]{f' {name}' if name != table.name else ''}"

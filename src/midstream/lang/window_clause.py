@@ -6,14 +6,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 
 from sqlglot import Token, TokenType, exp
 
+from midstream.lang.cursor import Cursor
 from midstream.lang.place import error_at
-from midstream.model.errors import SqlError
-from midstream.model.time import unit_us
 
 Condition = Callable[[Sequence[Token]], exp.Expr]
 """How the tokens of a condition are parsed."""
@@ -24,8 +21,6 @@ _CLOSES = {
     TokenType.L_BRACE: TokenType.R_BRACE,
     TokenType.CASE: TokenType.END,
 }
-
-_EXAMPLE = "write for example [RANGE 10 SECONDS] or [ROWS 100]"
 
 
 @dataclass(frozen=True)
@@ -62,13 +57,11 @@ def read_window(tokens: Sequence[Token], index: int, sql: str, condition: Condit
     return _Reader(tokens, index + 1, sql, condition).read()
 
 
-class _Reader:
+class _Reader(Cursor):
     """A cursor over the tokens of one window clause."""
 
     def __init__(self, tokens: Sequence[Token], index: int, sql: str, condition: Condition) -> None:
-        self.tokens = tokens
-        self.index = index
-        self.sql = sql
+        super().__init__(tokens, index, sql)
         self.condition = condition
 
     def read(self) -> tuple[WindowClause, int]:
@@ -93,23 +86,6 @@ class _Reader:
         slide_us = self.duration() if self.skip("SLIDE") else None
         return WindowClause(width_us=width_us, slide_us=slide_us, offset=offset)
 
-    def duration(self) -> int:
-        self.skip("INTERVAL")
-        quoted = self.peek()
-        if quoted and quoted.token_type == TokenType.STRING and " " in quoted.text.strip():
-            amount_text, unit = quoted.text.strip().split(maxsplit=1)
-            amount = self.number(amount_text)
-        else:
-            amount = self.signed_number()
-            if self.word() in ("]", "SLIDE", ""):
-                raise self.error("[RANGE ...] needs a unit of time, for example SECONDS")
-            unit = self.word()
-        scale = unit_us(unit)
-        if scale is None:
-            raise self.error(f"'{unit}' is not a unit of time a window can have; {_EXAMPLE}")
-        self.index += 1
-        return round(amount * scale)
-
     def rows(self, offset: int) -> WindowClause:
         count = self.count()
         partition_by = self.partition()
@@ -130,7 +106,7 @@ class _Reader:
         offset = self.offset()
         count = self.signed_number()
         if count.denominator != 1:
-            raise error_at(f"[ROWS ...] takes a whole number of rows; {_EXAMPLE}", self.sql, offset)
+            raise error_at(f"[ROWS ...] takes a whole number of rows; {self.example}", self.sql, offset)
         return int(count)
 
     def predicate(self, offset: int) -> WindowClause:
@@ -158,21 +134,6 @@ class _Reader:
             raise self.error(f"{clause} needs a condition; write for example [START WHEN x > 5 END WHEN x < 2]")
         return self.condition(self.tokens[first : self.index])
 
-    def signed_number(self) -> Fraction:
-        sign = -1 if self.skip("-") else 1
-        token = self.peek()
-        if token is None or token.token_type not in (TokenType.NUMBER, TokenType.STRING):
-            raise self.error(f"a window needs a number here; {_EXAMPLE}")
-        amount = self.number(token.text)
-        self.index += 1
-        return sign * amount
-
-    def number(self, text: str) -> Fraction:
-        try:
-            return Fraction(Decimal(text.strip()))
-        except (ArithmeticError, ValueError):
-            raise self.error(f"'{text}' is not a number; {_EXAMPLE}") from None
-
     def name(self) -> str:
         """Read a column name, with or without the stream in front."""
         token = self.peek()
@@ -181,33 +142,10 @@ class _Reader:
         self.index += 1
         return self.name() if self.skip(".") else token.text
 
-    def peek(self) -> Token | None:
-        return self.tokens[self.index] if self.index < len(self.tokens) else None
-
-    def word(self) -> str:
-        token = self.peek()
-        return " ".join(token.text.upper().split()) if token else ""
-
-    def skip(self, word: str) -> bool:
-        found = self.word() == word
-        self.index += found
-        return found
-
     def expect_word(self, word: str, behind: str) -> None:
         if not self.skip(word):
-            given = self.peek()
-            found = f"'{given.text}'" if given else "the end of the text"
-            raise self.error(f"expected {word} behind {behind} in the window, but found {found}")
+            raise self.error(f"expected {word} behind {behind} in the window, but found {self.found()}")
 
     def expect(self, word: str) -> None:
         if not self.skip(word):
-            given = self.peek()
-            found = f"'{given.text}'" if given else "the end of the text"
-            raise self.error(f"expected {word} at the end of the window, but found {found}")
-
-    def offset(self) -> int:
-        token = self.peek()
-        return token.start if token else len(self.sql)
-
-    def error(self, message: str) -> SqlError:
-        return error_at(message, self.sql, self.offset())
+            raise self.error(f"expected {word} at the end of the window, but found {self.found()}")

@@ -4,7 +4,7 @@ An edge between two operators carries a delta (what came and went since the last
 mode of an operator says which of them it reads and which it gives: DIDO, DICO, CICO, CIDO.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ import pyarrow as pa
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
 from midstream.plan.algebra import Rel, Scan, inputs, name_of, operators, scans, schema_of
+from midstream.plan.hop_partition import hop_partitioning
+from midstream.plan.partition import Partitioning
 from midstream.plan.query import RESERVED_OUTPUTS, Source
 
 Emit = Literal["complete", "delta"]
@@ -87,8 +89,10 @@ class HopPlan:
     root: Rel
     modes: tuple[str, ...]
     working: tuple[str, ...] = ()
+    partitioning: Partitioning = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "partitioning", hop_partitioning(self.query.root))
         nodes = list(operators(self.root))
         if not self.working:
             object.__setattr__(self, "working", (WINDOW,) * len(nodes))

@@ -15,22 +15,23 @@ import pyarrow as pa
 
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.lang.builder import QueryBuilder
-from midstream.lang.sql import parse_query
-from midstream.model.errors import MidstreamError
+from midstream.lang.sql import parse_any
+from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
 from midstream.plan.aggregates import check_aggregate_name
-from midstream.plan.plan import Plan
+from midstream.plan.hopping import HopPlan
 from midstream.plan.stage import UserAggregate
 from midstream.runtime.aggregates import user_aggregate
-from midstream.runtime.loop import Loop, RunningLoop, output_schema
+from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.loop import AnyPlan, Loop, RunningLoop, output_schema
 from midstream.runtime.migrations import MigrationRequest, explain_migration
-from midstream.runtime.replay import make_plan
+from midstream.runtime.replay import plan_any
 from midstream.runtime.report import Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, open_recorded, recorded_table
 
-Planner = Callable[["str | QueryBuilder", str | None, str], Plan]
+Planner = Callable[["str | QueryBuilder", str | None, str], AnyPlan]
 """Plans a query given as text or by the builder, with a join order and method."""
 
 
@@ -90,14 +91,11 @@ class Engine:
         self._aggregates[name.lower()] = user_aggregate(name, function, returns)
         return self
 
-    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> Plan:
+    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> AnyPlan:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
-        bound = (
-            parse_query(query, catalog, self._aggregates)
-            if isinstance(query, str)
-            else query.bind(catalog, self._aggregates)
-        )
-        return make_plan(bound, plan, join)
+        if isinstance(query, str):
+            return plan_any(parse_any(query, catalog, self._aggregates), plan, join)
+        return plan_any(query.bind(catalog, self._aggregates), plan, join)
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class SparkQuery:
         self,
         spark: Any,
         name: str,
-        plan: Plan,
+        plan: AnyPlan,
         streams: tuple[SparkStream, ...],
         planner: Planner,
         aggregates: dict[str, UserAggregate],
@@ -141,7 +139,7 @@ class SparkQuery:
 
     def explain(self) -> str:
         """Return the plan as people read it."""
-        return self.plan.explain()
+        return explain_any(self.plan)
 
     def start(
         self,
@@ -172,7 +170,7 @@ class SparkQuery:
 class PlannedQuery:
     """A query ready to run in process."""
 
-    def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
+    def __init__(self, name: str, plan: AnyPlan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
         self.name = name
         self.plan = plan
         self.streams = streams
@@ -181,7 +179,7 @@ class PlannedQuery:
 
     def explain(self) -> str:
         """Return the plan as people read it."""
-        return self.plan.explain()
+        return explain_any(self.plan, self.streams)
 
     def start(
         self,
@@ -224,7 +222,7 @@ class Run:
         return self._running.report
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AnyPlan:
         """Return the plan that runs, or is being migrated to."""
         return self._running.runtime.plan
 
@@ -286,6 +284,8 @@ class Run:
         asked = {"method": method, "order": order, **options}
         request = ChangeRequest.of(text, asked, identity=number)
         plan = self.query.planner(query, request.plan, request.join)
+        if isinstance(plan, HopPlan) or isinstance(self.plan, HopPlan):
+            raise PlanError("a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop")
         self._guarded_change(lambda: self._running.change(request, plan))
         return self.changes()[-1]
 
@@ -330,8 +330,9 @@ class Run:
 
     def explain(self, migrate: str | None = None) -> str:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
-        if migrate is None:
-            return self.plan.explain()
+        if migrate is None or isinstance(self.plan, HopPlan):
+            asked = MigrationRequest.of(migrate) if migrate is not None else None
+            return explain_any(self.plan, self.query.streams, asked)
         _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
         return str(told)
 

@@ -73,7 +73,7 @@ class LocalRuntime:
     def on_rows(self, rows: dict[str, StreamRows]) -> Iterator[Results]:
         """Take in the next rows of every stream and yield the results they complete, in max order."""
         query = self.plan.query
-        arrays = {name: {c: _whole(r.rows.column(c)) for c in r.rows.column_names} for name, r in rows.items()}
+        arrays = {name: {c: one_array(r.rows.column(c)) for c in r.rows.column_names} for name, r in rows.items()}
         by_alias = {}
         for source in query.sources:
             mine, columns = rows[source.stream.name], arrays[source.stream.name]
@@ -213,5 +213,6 @@ def merge_results(parts: list[Results]) -> Results:
     return Results(rows.to_batches()[0], order[place], lineage)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -9,22 +9,29 @@ import pyarrow as pa
 from midstream.change.repository import Repository, check_change, check_control, united
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError
+from midstream.model.errors import MidstreamError, PlanError
 from midstream.operators.build import check_framework
+from midstream.plan.hopping import DELTA, HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, NEVER, StreamReader
+from midstream.runtime.hop_plans import migrated
+from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, StreamRows
 from midstream.runtime.versions import Request, VersionedRuntime
 
+AnyPlan = Plan | HopPlan
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Told after each micro-batch how many rows have been taken in."""
 
 
-def output_schema(plan: Plan, *later: Plan) -> pa.Schema:
+def output_schema(plan: AnyPlan, *later: Plan) -> pa.Schema:
     """Return the columns of a query's output file; with later versions, those of all of them."""
+    if isinstance(plan, HopPlan):
+        names = ("_time", "_version", "_hop", *(("_sign",) if plan.query.emit == DELTA else ()))
+        return pa.schema([*plan.query.schema, *(pa.field(name, pa.int64()) for name in names)])
     plans = (plan, *later)
     signed = any(p.query.subtracted for p in plans)
     added = ("_time", "_version", "_sign") if signed else ("_time", "_version")
@@ -36,7 +43,7 @@ def output_schema(plan: Plan, *later: Plan) -> pa.Schema:
 class Loop:
     """A plan, the recorded streams it reads and how wide its micro-batches are."""
 
-    plan: Plan
+    plan: AnyPlan
     streams: Sequence[RecordedStream]
     batch_us: int
     buckets: int
@@ -48,7 +55,8 @@ class Loop:
     """The plans of the changes in the schedule, in the same order."""
 
     def __post_init__(self) -> None:
-        check_framework(self.plan, self.framework)
+        if isinstance(self.plan, Plan):
+            check_framework(self.plan, self.framework)
         if self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
@@ -69,6 +77,7 @@ class Loop:
 
     def repository(self) -> Repository:
         """Return all versions of the query, checked."""
+        assert isinstance(self.plan, Plan), "hopping queries have one version"
         repository = Repository(self.plan)
         changes = [r for r in self.schedule if isinstance(r, ChangeRequest)]
         for plan, request in zip(self.versions, changes, strict=True):
@@ -106,10 +115,23 @@ class RunningLoop:
         self._columns = {name: columns_used(name, (loop.plan, *loop.versions)) or set() for name in self._readers}
         self._read_us = NEVER
         """Rows before this time have been taken in."""
-        self.runtime = VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
-        buckets = self.runtime.current.buckets
-        self.report = Report(buckets=buckets, partitioning=str(loop.plan.partitioning))
+        self.runtime = self._runtime()
+        self.report = Report(buckets=self.runtime.buckets_used, partitioning=str(loop.plan.partitioning))
         self.finished = False
+
+    def _runtime(self) -> VersionedRuntime | HopRuntime:
+        loop = self._loop
+        if isinstance(loop.plan, HopPlan):
+            asked = [r for r in loop.schedule if isinstance(r, MigrationRequest)]
+            return HopRuntime(loop.plan, migrated, loop.buckets, asked)
+        return VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
+
+    @property
+    def versioned(self) -> VersionedRuntime:
+        """Return the runtime of a query that can be changed, or refuse."""
+        if isinstance(self.runtime, HopRuntime):
+            raise PlanError("a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop")
+        return self.runtime
 
     @property
     def next_us(self) -> int:
@@ -133,12 +155,12 @@ class RunningLoop:
 
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
-        request.checked(self.runtime.plan)
+        check_migration(self.runtime.plan, request)
         self._ask(request)
 
     def change(self, request: ChangeRequest, plan: Plan) -> None:
         """Change the query before the next row, or refuse to."""
-        repository = self.runtime.repository
+        repository = self.versioned.repository
         running = self.runtime.version
         check_change(repository[running].plan, plan, request)
         self._cover(plan)
@@ -149,7 +171,7 @@ class RunningLoop:
 
     def control(self, request: ControlRequest) -> None:
         """Let a control element take effect before the next row, or refuse to."""
-        runtime = self.runtime
+        runtime = self.versioned
         check_control(request, [runtime.repository[life.version].plan for life in runtime.control.alive])
         if request.element == ABORT:
             runtime.control.abortable()
@@ -160,6 +182,10 @@ class RunningLoop:
         now_us = self.next_us if self.next_us != FOREVER else self._read_us
         if not isinstance(request, MigrationRequest) and self._read_us != NEVER:
             now_us = min(now_us, self._read_us)
+        if isinstance(self.runtime, HopRuntime):
+            assert isinstance(request, MigrationRequest), "hopping queries are migrated only"
+            self.runtime.ask(request, now_us)
+            return
         for rows in self.runtime.ask(request, now_us):
             self._sink.write(rows)
             self.report.rows_out += rows.num_rows
@@ -204,7 +230,7 @@ class RunningLoop:
             return None
         before = runtime.streams()
         started = time.perf_counter()
-        tested = runtime.predicate_evaluations
+        tested, hops, flips = runtime.predicate_evaluations, runtime.hops, runtime.flips
         runtime.batch_watch.begin(end)
         phase = runtime.phase
         rows_out = 0
@@ -227,6 +253,8 @@ class RunningLoop:
             plan=str(runtime.plan),
             phase=phase,
             output_delay_us=runtime.batch_watch.delay_us,
+            hops=runtime.hops - hops,
+            flips=runtime.flips - flips,
         )
 
 
@@ -234,7 +262,15 @@ def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callab
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 
-def columns_used(stream: str, plans: Sequence[Plan]) -> set[str] | None:
+def check_migration(running: AnyPlan, request: MigrationRequest) -> None:
+    """Refuse a migration that the running plan cannot make."""
+    if isinstance(running, HopPlan):
+        migrated(running, request)
+    else:
+        request.checked(running)
+
+
+def columns_used(stream: str, plans: Sequence[AnyPlan]) -> set[str] | None:
     """Return the columns of a stream that any of some plans reads; None when none of them reads the stream."""
     sources = [(p.query, s.alias) for p in plans for s in p.query.sources if s.stream.name == stream]
     return {c for query, alias in sources for c in query.columns_of(alias)} if sources else None

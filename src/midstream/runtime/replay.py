@@ -9,23 +9,30 @@ import pyarrow as pa
 
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
-from midstream.lang.sql import parse_query
+from midstream.lang.sql import parse_any, parse_query
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
 from midstream.optimize.order_joins import order_joins
+from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
 from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
 from midstream.runtime.aggregates import load_aggregates
+from midstream.runtime.hop_plans import migrated, plan_hopping
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
 from midstream.runtime.scenario import JOINS, Scenario
 from midstream.runtime.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, StreamRows, open_recorded
+
+
+def plan_any(query: Query | HopQuery, order: str | None = None, join: str = "auto") -> Plan | HopPlan:
+    """Plan a query as asked: a join order; of a hopping query its shape, modes and working."""
+    return plan_hopping(query, order) if isinstance(query, HopQuery) else make_plan(query, order, join)
 
 
 def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
@@ -42,7 +49,7 @@ class Rehearsal:
 
     scenario: Scenario
     streams: tuple[RecordedStream, ...]
-    plan: Plan
+    plan: Plan | HopPlan
     versions: tuple[Plan, ...] = ()
     """The plans of the changes in the schedule, in the same order."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
@@ -59,7 +66,9 @@ def prepare(scenario: Scenario) -> Rehearsal:
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
-    plan = make_plan(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join)
+    plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join)
+    if isinstance(plan, HopPlan):
+        return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
     check_framework(plan, scenario.framework)
     versions: list[Plan] = []
     for request in scenario.schedule:
@@ -78,6 +87,21 @@ def prepare(scenario: Scenario) -> Rehearsal:
         except MidstreamError as error:
             raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
     return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
+
+
+def _checked_hopping(plan: HopPlan, scenario: Scenario) -> HopPlan:
+    """Refuse what a hopping query cannot do."""
+    running = plan
+    if scenario.framework != "tree":
+        raise PlanError(f"scenario {scenario.path}: a hopping query runs as a tree, not as {scenario.framework}")
+    for request in scenario.schedule:
+        try:
+            if not isinstance(request, MigrationRequest):
+                raise PlanError("a hopping query is migrated, not changed: its plan, its modes or its hop")
+            running = migrated(running, request)
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
+    return plan
 
 
 def replay(

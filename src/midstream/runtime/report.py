@@ -20,6 +20,10 @@ class BatchReport:
     phase: str
     output_delay_us: int = 0
     """The most a result that left in this batch was held back, in event time."""
+    hops: int = 0
+    """Hops of a hopping query that were answered, those without rows included."""
+    flips: int = 0
+    """How often values came into differences or left them before their time."""
 
 
 @dataclass

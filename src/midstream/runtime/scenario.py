@@ -14,8 +14,10 @@ from midstream.runtime.toml_file import AggregateSpec, TomlFile
 
 TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates")
 STREAM_KEYS = ("path", "time", "lateness")
-RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late")
-AT_KEYS = ("time", "migrate", "strategy", *OPTIONS)
+HOP_KEYS = ("modes", "working", "hop")
+"""What is asked of a hopping plan beside its shape."""
+RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late", *HOP_KEYS[:2])
+AT_KEYS = ("time", "migrate", "strategy", *OPTIONS, *HOP_KEYS)
 CHANGE_KEYS = ("time", "change", *CHANGE_OPTIONS)
 CONTROL_KEYS = ("time", "control")
 Request = MigrationRequest | ChangeRequest | ControlRequest
@@ -89,7 +91,7 @@ class _ScenarioFile(TomlFile):
             streams=self._streams(lateness),
             batch_us=self._batch(run),
             buckets=self.buckets(run),
-            plan=self.text(run, "plan", "[run]") if "plan" in run else None,
+            plan=self._plan(run, "plan", "[run]"),
             join=self.choice(run, "join", JOINS),
             runtime=self.choice(run, "runtime", RUNTIMES),
             late=self.path(run, "late", "[run]") if "late" in run else None,
@@ -100,6 +102,14 @@ class _ScenarioFile(TomlFile):
             framework=framework,
             routing=routing,
         )
+
+    def _plan(self, table: dict[str, Any], key: str, place: str) -> str | None:
+        """Return the plan that is asked for, with what else is asked of a hopping plan behind it, in words."""
+        said = [self.text(table, key, place)] if key in table else []
+        for name in HOP_KEYS:
+            if name in table:
+                said.append(f"{name}={''.join(self.text(table, name, place).split())}")
+        return " ".join(said) or None
 
     def _schedule(self) -> tuple[Request, ...]:
         """Return what is asked to happen, in order of time; those at the same time in the order they are written."""
@@ -136,7 +146,8 @@ class _ScenarioFile(TomlFile):
                 return ChangeRequest.of(self._query(asked, place), options, at_us=at_us, identity=identity)
             strategy = self.text(entry, "strategy", place) if "strategy" in entry else None
             options = {k: v for k, v in entry.items() if k in OPTIONS}
-            return MigrationRequest.of(asked, strategy, options, at_us=at_us, identity=identity)
+            wanted = self._plan(entry, "migrate", place) or asked
+            return MigrationRequest.of(wanted, strategy, options, at_us=at_us, identity=identity)
         except ScenarioError:
             raise
         except MidstreamError as error:

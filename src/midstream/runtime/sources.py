@@ -29,6 +29,24 @@ class StreamRows:
     rows: pa.Table
 
 
+Rows = dict[str, StreamRows]
+"""Rows of several streams, by name."""
+
+
+def split(rows: Rows, at_us: int) -> tuple[Rows, Rows]:
+    """Return the rows before a time, and those from it on."""
+    cuts = {name: int(np.searchsorted(r.times, at_us)) for name, r in rows.items()}
+    before = {
+        n: StreamRows(r.times[: cuts[n]], r.offsets[: cuts[n]], r.rows.slice(0, cuts[n])) for n, r in rows.items()
+    }
+    return before, {n: rows_from(r, cuts[n]) for n, r in rows.items()}
+
+
+def rows_from(rows: StreamRows, first: int) -> StreamRows:
+    """Return the rows from a place on."""
+    return rows if first == 0 else StreamRows(rows.times[first:], rows.offsets[first:], rows.rows.slice(first))
+
+
 class RecordedStream:
     """A stream that has ended: its schema, its length, and its rows as often as asked."""
 

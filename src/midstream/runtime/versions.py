@@ -28,11 +28,10 @@ from midstream.operators.build import TREE
 from midstream.operators.pipeline import StateSize
 from midstream.plan.plan import Plan
 from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows
+from midstream.runtime.sources import Rows, rows_from, split
 from midstream.runtime.watch import OutputWatch
 
 Request = MigrationRequest | ChangeRequest | ControlRequest
-Rows = dict[str, StreamRows]
 
 
 @dataclass
@@ -80,6 +79,14 @@ class VersionedRuntime:
         """Return the runtime of the newest version that runs, or of the last one that did."""
         return self.members[max(self.members)].runtime if self.members else self._ended[-1]
 
+    hops = flips = 0
+    """What hopping queries have, and others do not."""
+
+    @property
+    def buckets_used(self) -> int:
+        """Return how many buckets the running version uses."""
+        return self.current.buckets
+
     @property
     def version(self) -> int:
         """Return the newest version that runs, or would start again."""
@@ -117,7 +124,7 @@ class VersionedRuntime:
         while rows and (now_us := _first_us(rows)) is not None:
             yield from self._start_due(now_us)
             later = [r.at_us for r in self.schedule[:1] if r.at_us is not None]
-            piece, rows = (rows, {}) if not later else _split(rows, later[0])
+            piece, rows = (rows, {}) if not later else split(rows, later[0])
             if self.control.quiet and not self._references:
                 yield from self._straight(piece, now_us)
             else:
@@ -148,7 +155,7 @@ class VersionedRuntime:
         waits = any(c.waits_for_drain for c in self.control.open_changes)
         if waits and any(m.coordinator.by_rows for m in self.members.values()):
             while (now_us := _first_us(rows)) is not None:
-                piece, rows = _split(rows, now_us + 1)
+                piece, rows = split(rows, now_us + 1)
                 yield from self._round(piece)
         else:
             yield from self._round(rows)
@@ -178,7 +185,7 @@ class VersionedRuntime:
 
     def _let_in(self, number: int, rows: Rows) -> Rows:
         gate = Gatekeeper(self.control.lives[number])
-        return {name: _from(part, gate.first(part.times)) for name, part in rows.items()}
+        return {name: rows_from(part, gate.first(part.times)) for name, part in rows.items()}
 
     def _settle(self, now_us: int, everything: bool = False) -> Iterator[pa.RecordBatch]:
         for emission in self.control.settle(now_us, everything):
@@ -272,7 +279,7 @@ class VersionedRuntime:
                 continue
             if change.wants_reference:
                 start_us = change.position_us
-                mine = {n: _from(r, int(np.searchsorted(r.times, start_us))) for n, r in rows.items()}
+                mine = {n: rows_from(r, int(np.searchsorted(r.times, start_us))) for n, r in rows.items()}
                 results = [*member.runtime.on_rows(mine), member.runtime.tick(last_us)]
                 self.control.see_reference(change, results, self._reference_over(change, member))
             if not change.wants_reference:
@@ -329,17 +336,3 @@ def _first_us(rows: Rows) -> int | None:
 def _last_us(rows: Rows) -> int:
     """Return the time of the last row."""
     return max(int(r.times[-1]) for r in rows.values() if len(r.times))
-
-
-def _split(rows: Rows, at_us: int) -> tuple[Rows, Rows]:
-    """Return the rows before a time, and those from it on."""
-    cuts = {name: int(np.searchsorted(r.times, at_us)) for name, r in rows.items()}
-    before = {
-        n: StreamRows(r.times[: cuts[n]], r.offsets[: cuts[n]], r.rows.slice(0, cuts[n])) for n, r in rows.items()
-    }
-    return before, {n: _from(r, cuts[n]) for n, r in rows.items()}
-
-
-def _from(rows: StreamRows, first: int) -> StreamRows:
-    """Return the rows from a place on."""
-    return rows if first == 0 else StreamRows(rows.times[first:], rows.offsets[first:], rows.rows.slice(first))

@@ -1,0 +1,259 @@
+"""Bags of rows: rows of 64-bit codes in one matrix, found by the hash of some of their columns.
+
+A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out), `hashes`, and
+chains: `heads` by the low bits of the hash, `nexts` from row to row, the latest first. NULL is a code of its own.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.compile import Word, kernel
+
+Vector = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+Links = npt.NDArray[np.int32]
+
+NULL = -(2**63)
+"""The code of NULL; no other value has it."""
+DEAD = -(2**62) - (2**61)
+"""The end of rows that were taken out: before every time."""
+
+_GOLDEN = -7046029254386353131
+_MIX = -4658895280553007687
+
+
+@kernel
+def mix(value: Word, seed: Word) -> Word:
+    """Stir a code into a hash."""
+    x = (seed ^ value) * _GOLDEN
+    x = (x ^ ((x >> 32) & 0xFFFFFFFF)) * _MIX
+    return x ^ ((x >> 29) & 0x7FFFFFFFF)
+
+
+@kernel
+def hash_rows(rows: Matrix, places: Vector) -> Vector:
+    """Return a hash of some columns of every row."""
+    out = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        x = 0
+        for p in places:
+            x = mix(rows[i, p], x + 1)
+        out[i] = x
+    return out
+
+
+@kernel
+def link(heads: Links, nexts: Links, hashes: Vector, start: int, stop: int) -> None:
+    """Put the rows `[start, stop)` at the head of their chains."""
+    mask = len(heads) - 1
+    for i in range(start, stop):
+        chain = hashes[i] & mask
+        nexts[i] = heads[chain]
+        heads[chain] = i
+
+
+@kernel
+def same_places(a: Matrix, i: int, a_places: Vector, b: Matrix, j: int, b_places: Vector) -> bool:
+    """Tell whether two rows agree in pairs of columns, NULLs equal."""
+    for k in range(len(a_places)):
+        if a[i, a_places[k]] != b[j, b_places[k]]:
+            return False
+    return True
+
+
+@kernel
+def has_null(rows: Matrix, i: int, places: Vector) -> bool:
+    """Tell whether a row has NULL in one of some columns."""
+    for p in places:
+        if rows[i, p] == NULL:
+            return True
+    return False
+
+
+@kernel
+def find_pairs(
+    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, until: Vector, places: Vector, now_us: int,
+    probes: Matrix, probe_hashes: Vector, probe_places: Vector, start: int, most: int,
+) -> tuple[Vector, Vector, int, int]:  # fmt: skip
+    """Return pairs (probe, row) with equal keys, none of them NULL, of rows that are valid now.
+
+    Begins with probe `start` and ends behind the probe that brings `most` pairs; returns also where it ended and how
+    many rows were looked at.
+    """
+    mask = len(heads) - 1
+    size = min(most, max(16, 2 * (len(probes) - start))) + 16
+    left, right = np.empty(size, np.int64), np.empty(size, np.int64)
+    n, looked, i = 0, 0, start
+    while i < len(probes) and n < most:
+        if not has_null(probes, i, probe_places):
+            h = probe_hashes[i]
+            j = heads[h & mask]
+            while j >= 0:
+                if hashes[j] == h and until[j] >= now_us:
+                    looked += 1
+                    if same_places(rows, j, places, probes, i, probe_places):
+                        if n == len(left):
+                            left = np.concatenate((left, np.empty(len(left), np.int64)))
+                            right = np.concatenate((right, np.empty(len(right), np.int64)))
+                        left[n], right[n] = i, j
+                        n += 1
+                j = nexts[j]
+        i += 1
+    return left[:n], right[:n], i, looked
+
+
+@kernel
+def concatenate(
+    a: Matrix, a_until: Vector, i: Vector, a_places: Vector, b: Matrix, b_until: Vector, j: Vector, b_places: Vector
+) -> tuple[Matrix, Vector]:
+    """Return chosen columns of pairs of rows side by side, valid as long as both are."""
+    width = len(a_places)
+    out = np.empty((len(i), width + len(b_places)), np.int64)
+    until = np.empty(len(i), np.int64)
+    for n in range(len(i)):
+        for k in range(width):
+            out[n, k] = a[i[n], a_places[k]]
+        for k in range(len(b_places)):
+            out[n, width + k] = b[j[n], b_places[k]]
+        until[n] = min(a_until[i[n]], b_until[j[n]])
+    return out, until
+
+
+@kernel
+def find_equal(
+    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, until: Vector,
+    wanted: Matrix, wanted_until: Vector, wanted_hashes: Vector,
+) -> Vector:  # fmt: skip
+    """Find for every wanted row one that is equal and valid as long, each at most once, and take it out; -1: none."""
+    mask = len(heads) - 1
+    out = np.full(len(wanted), -1, np.int64)
+    for i in range(len(wanted)):
+        j = heads[wanted_hashes[i] & mask]
+        while j >= 0:
+            if hashes[j] == wanted_hashes[i] and until[j] == wanted_until[i]:
+                same = True
+                for k in range(rows.shape[1]):
+                    if rows[j, k] != wanted[i, k]:
+                        same = False
+                        break
+                if same:
+                    until[j] = DEAD
+                    out[i] = j
+                    break
+            j = nexts[j]
+    return out
+
+
+@kernel
+def count_ended(until: Vector, count: int, now_us: int) -> int:
+    """Count the rows that are not valid any more."""
+    ended = 0
+    for i in range(count):
+        ended += until[i] < now_us
+    return ended
+
+
+@kernel
+def keep_valid(rows: Matrix, until: Vector, hashes: Vector, extra: Vector, count: int, now_us: int) -> int:
+    """Move the rows that are valid to the front, in their order; return how many there are."""
+    kept = 0
+    for i in range(count):
+        if until[i] >= now_us:
+            if kept != i:
+                for k in range(rows.shape[1]):
+                    rows[kept, k] = rows[i, k]
+                until[kept] = until[i]
+                hashes[kept] = hashes[i]
+                if len(extra):
+                    extra[kept] = extra[i]
+            kept += 1
+    return kept
+
+
+@kernel
+def cancel(
+    rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_until: bool
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return which rows of two bags are left when equal ones cancel out, one for one."""
+    places = np.arange(rows.shape[1])
+    hashes, theirs = hash_rows(rows, places), hash_rows(other, places)
+    if by_until:
+        for i in range(len(hashes)):
+            hashes[i] = mix(until[i], hashes[i])
+        for i in range(len(theirs)):
+            theirs[i] = mix(other_until[i], theirs[i])
+    size = 16
+    while size < 2 * len(rows):
+        size *= 2
+    heads, nexts = np.full(size, -1, np.int32), np.empty(len(rows), np.int32)
+    link(heads, nexts, hashes, 0, len(rows))
+    left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
+    for i in range(len(other)):
+        before, j = -1, heads[theirs[i] & (size - 1)]
+        while j >= 0:
+            if hashes[j] == theirs[i] and (not by_until or until[j] == other_until[i]):
+                if same_places(rows, j, places, other, i, places):
+                    left[j] = right[i] = False
+                    if before < 0:
+                        heads[theirs[i] & (size - 1)] = nexts[j]
+                    else:
+                        nexts[before] = nexts[j]
+                    break
+            before, j = j, nexts[j]
+    return left, right
+
+
+@kernel
+def mark_matched(
+    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, places: Vector,
+    probes: Matrix, probe_hashes: Vector, probe_places: Vector,
+) -> npt.NDArray[np.bool_]:  # fmt: skip
+    """Tell which probes find a row with an equal key; NULL finds none."""
+    mask = len(heads) - 1
+    out = np.zeros(len(probes), np.bool_)
+    for i in range(len(probes)):
+        if has_null(probes, i, probe_places):
+            continue
+        j = heads[probe_hashes[i] & mask]
+        while j >= 0:
+            if hashes[j] == probe_hashes[i] and same_places(rows, j, places, probes, i, probe_places):
+                out[i] = True
+                break
+            j = nexts[j]
+    return out
+
+
+@kernel
+def change_matches(
+    numbers: Vector, until: Vector, now_us: int, places: Vector, changes: Vector, each: bool
+) -> tuple[Vector, Vector, int]:
+    """Add to the number of partners of rows; return the rows that lose their last one (+1) or find a first (-1).
+
+    One by one, or all at once and then each row at most once; and how often a row crossed over.
+    """
+    out, signs = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
+    n = 0
+    if each:
+        for i in range(len(places)):
+            p = places[i]
+            before = numbers[p] == 0
+            numbers[p] += changes[i]
+            if before != (numbers[p] == 0) and until[p] >= now_us:
+                out[n], signs[n] = p, -1 if before else 1
+                n += 1
+        return out[:n], signs[:n], n
+    state = np.zeros(len(numbers), np.int8)
+    touched, m = np.empty(len(places), np.int64), 0
+    for i in range(len(places)):
+        p = places[i]
+        if not state[p]:
+            state[p] = 1 if numbers[p] == 0 else 2
+            touched[m] = p
+            m += 1
+        numbers[p] += changes[i]
+    for p in touched[:m]:
+        before = state[p] == 1
+        if before != (numbers[p] == 0) and until[p] >= now_us:
+            out[n], signs[n] = p, -1 if before else 1
+            n += 1
+    return out[:n], signs[:n], n

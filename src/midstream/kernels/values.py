@@ -1,0 +1,188 @@
+"""Values: every different row once, in a table of slots, and how often each comes on either side.
+
+`table` holds slot numbers by hash (open addressing, -1 is free); slot i is `rows[i]` with `hashes[i]`. What an operator
+gives for a value follows from its counts: for a set whether the value is there, for a bag how often.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.bag import mix
+from midstream.kernels.compile import Word, kernel
+
+Vector = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+Links = npt.NDArray[np.int32]
+
+SET, BAG = 0, 1
+"""What is left of a value: one, or as many as the left side has more than the right."""
+
+
+@kernel
+def place_slots(table: Links, hashes: Vector, count: int) -> None:
+    """Enter the slots anew into an empty table."""
+    mask = len(table) - 1
+    for i in range(count):
+        at = hashes[i] & mask
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = i
+
+
+@kernel
+def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: Matrix) -> tuple[Vector, int]:
+    """Return the slot of every wanted row, new slots for new ones; and how many slots there are then.
+
+    There must be room for as many new slots as there are wanted rows, in the table twice.
+    """
+    mask = len(table) - 1
+    out = np.empty(len(wanted), np.int64)
+    width = rows.shape[1]
+    for i in range(len(wanted)):
+        h = 0
+        for k in range(width):
+            h = mix(wanted[i, k], h + 1)
+        at = h & mask
+        while True:
+            slot = table[at]
+            if slot < 0:
+                table[at] = count
+                hashes[count] = h
+                for k in range(width):
+                    rows[count, k] = wanted[i, k]
+                out[i] = count
+                count += 1
+                break
+            if hashes[slot] == h:
+                same = True
+                for k in range(width):
+                    if rows[slot, k] != wanted[i, k]:
+                        same = False
+                        break
+                if same:
+                    out[i] = slot
+                    break
+            at = (at + 1) & mask
+    return out, count
+
+
+@kernel
+def left_of(left: Word, right: Word, kind: int) -> Word:
+    """Return how often a value is in the difference of its sides."""
+    if kind == BAG:
+        return max(left - right, 0)
+    return 1 if left > 0 and right <= 0 else 0
+
+
+@kernel
+def add_counts(counts: Matrix, slots: Vector, signs: Vector, side: int, touched: Vector, marks: Vector, n: int) -> int:
+    """Add signs to the counts of a side; note the slots that were touched, each once; return how many there are."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        counts[slot, side] += signs[i]
+        if not marks[slot]:
+            marks[slot] = 1
+            touched[n] = slot
+            n += 1
+    return n
+
+
+@kernel
+def settle(counts: Matrix, touched: Vector, marks: Vector, kind: int) -> tuple[Vector, Vector, int]:
+    """Return the slots whose count in the answer has changed, and by how much; and how many times it crossed 0.
+
+    `counts[slot, 2]` is what was given so far.
+    """
+    slots, changes = np.empty(len(touched), np.int64), np.empty(len(touched), np.int64)
+    n, flips = 0, 0
+    for slot in touched:
+        marks[slot] = 0
+        now = left_of(counts[slot, 0], counts[slot, 1], kind)
+        change = now - counts[slot, 2]
+        if change:
+            flips += (now > 0) != (counts[slot, 2] > 0)
+            counts[slot, 2] = now
+            slots[n], changes[n] = slot, change
+            n += 1
+    return slots[:n], changes[:n], flips
+
+
+@kernel
+def settle_each(counts: Matrix, slots: Vector, signs: Vector, side: int, kind: int) -> tuple[Vector, Vector, int]:
+    """Add signs to the counts of a side one by one; return every change of the answer as it comes, and the flips."""
+    out, changes = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    n, flips = 0, 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        counts[slot, side] += signs[i]
+        now = left_of(counts[slot, 0], counts[slot, 1], kind)
+        change = now - counts[slot, 2]
+        if change:
+            flips += (now > 0) != (counts[slot, 2] > 0)
+            counts[slot, 2] = now
+            out[n], changes[n] = slot, change
+            n += 1
+    return out[:n], changes[:n], flips
+
+
+@kernel
+def repeat_rows(rows: Matrix, slots: Vector, times: Vector) -> tuple[Matrix, Vector]:
+    """Return the rows of slots as often as the size of a number says, and the sign of it for each."""
+    total = 0
+    for t in times:
+        total += abs(t)
+    out, signs = np.empty((total, rows.shape[1]), np.int64), np.empty(total, np.int64)
+    n = 0
+    for i in range(len(slots)):
+        for _ in range(abs(times[i])):
+            for k in range(rows.shape[1]):
+                out[n, k] = rows[slots[i], k]
+            signs[n] = 1 if times[i] > 0 else -1
+            n += 1
+    return out, signs
+
+
+@kernel
+def take_ended(slots: Vector, until: Vector, signs: Vector, count: int, now_us: int) -> tuple[Vector, Vector, int]:
+    """Take out the entries that are not valid any more; return their slots and signs, and how many stay."""
+    ended = 0
+    for i in range(count):
+        ended += until[i] < now_us
+    out, out_signs = np.empty(ended, np.int64), np.empty(ended, np.int64)
+    n, kept = 0, 0
+    for i in range(count):
+        if until[i] < now_us:
+            out[n], out_signs[n] = slots[i], signs[i]
+            n += 1
+        else:
+            slots[kept], until[kept], signs[kept] = slots[i], until[i], signs[i]
+            kept += 1
+    return out, out_signs, kept
+
+
+@kernel
+def compare_sides(left: Matrix, right: Matrix, kind: int) -> npt.NDArray[np.bool_]:
+    """Tell which rows of the left side are in the difference; of equal ones of a set the first."""
+    size = 16
+    while size < 2 * (len(left) + len(right)):
+        size *= 2
+    table = np.full(size, -1, np.int32)
+    width = left.shape[1]
+    rows, hashes = np.empty((len(left) + len(right), width), np.int64), np.empty(len(left) + len(right), np.int64)
+    theirs, count = find_slots(table, rows, hashes, 0, right)
+    mine, count = find_slots(table, rows, hashes, count, left)
+    taken = np.zeros(count, np.int64)
+    for slot in theirs:
+        taken[slot] += 1
+    out = np.zeros(len(left), np.bool_)
+    for i in range(len(mine)):
+        slot = mine[i]
+        if kind == BAG:
+            if taken[slot] > 0:
+                taken[slot] -= 1
+            else:
+                out[i] = True
+        elif taken[slot] == 0:
+            out[i] = True
+            taken[slot] = 1
+    return out

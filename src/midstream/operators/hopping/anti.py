@@ -1,0 +1,116 @@
+"""Anti-join: the left tuples that have no partner on the right.
+
+    deltas:    left tuples are held with the number of their partners; right tuples that come, go and end change it
+    complete:  the right side is hashed, left tuples without a partner leave; nothing is held
+
+What is given ends with the left tuple; it is taken back before that when a partner comes, and comes again when the last
+partner goes.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from midstream.kernels.bag import change_matches, hash_rows, link, mark_matched
+from midstream.operators.hopping.bag import Bag, side_by_side
+from midstream.operators.hopping.join import JoinSpec, valid
+from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
+
+
+class AntiTuples:
+    """An anti-join; what leaves are the left columns. State: both sides, when it reads deltas."""
+
+    def __init__(self, spec: JoinSpec, by_tuple: bool = False) -> None:
+        self.spec = spec
+        self.by_tuple = by_tuple
+        self.tested = 0
+        """Pairs that were compared."""
+        self.flips = 0
+        """How often a tuple came into the answer or left it before its time."""
+        self.left = Bag(spec.widths[0], spec.keys[0], counted=True)
+        self.right = Bag(spec.widths[1], spec.keys[1])
+
+    @property
+    def bags(self) -> tuple[Bag, ...]:
+        """Return what is held."""
+        return self.left, self.right
+
+    def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
+        """Return the left tuples that come into the answer and leave it."""
+        ended = (
+            self.right.ending(now_us).signed(-1) if now_us > self.right.now_us else nothing(right.rows.shape[1], True)
+        )
+        self.left.expire(now_us)
+        self.right.expire(now_us)
+        left, right = valid(left, now_us), valid(right, now_us)
+        out = [nothing(self.spec.widths[0], True)]
+        for changed in (ended, right):
+            out.append(self._rematch(changed, now_us))
+        self.right.apply(right)
+        out += self._left(left)
+        return together(out)
+
+    def _rematch(self, changed: Tuples, now_us: int) -> Tuples:
+        """Follow partners that come and go; return the left tuples that it brings into the answer or out of it."""
+        bag = self.left
+        assert changed.signs is not None, "partners come and go by deltas"
+        found = list(self._pairs(changed, bag, self.spec.keys[1], left_held=True))
+        if not found:
+            return nothing(self.spec.widths[0], True)
+        probes, places = (np.concatenate([f[k] for f in found]) for k in (0, 1))
+        chosen, signs, flips = change_matches(
+            bag.numbers, bag.until, now_us, places, changed.signs[probes], self.by_tuple
+        )
+        self.flips += flips
+        return Tuples(bag.rows[chosen], bag.until[chosen], signs)
+
+    def _left(self, left: Tuples) -> list[Tuples]:
+        if not len(left):
+            return []
+        assert left.signs is not None, "left tuples come and go by deltas"
+        coming = left.where(left.signs > 0)
+        partners = np.zeros(len(coming), np.int64)
+        for probes, _ in self._pairs(coming, self.right, self.spec.keys[0], left_held=False):
+            partners += np.bincount(probes, minlength=len(coming))
+        self.left.add(coming, partners)
+        going = left.where(left.signs < 0)
+        found = self.left.remove(going)
+        given = (found >= 0) & (self.left.numbers[found] == 0) if len(found) else found >= 0
+        return [coming.where(partners == 0), going.where(given)]
+
+    def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
+        """Return the left tuples without a partner."""
+        if not len(right) or not len(left):
+            return left
+        if self.spec.condition:
+            held = Bag(self.spec.widths[1], self.spec.keys[1])
+            held.add(right)
+            matched = np.zeros(len(left), np.bool_)
+            for probes, _ in self._pairs(left, held, self.spec.keys[0], left_held=False):
+                matched[probes] = True
+        else:
+            a, b = self.spec.keys
+            hashes = hash_rows(right.rows, b)
+            heads = np.full(1 << (2 * len(right)).bit_length(), -1, np.int32)
+            nexts = np.empty(len(right), np.int32)
+            link(heads, nexts, hashes, 0, len(right))
+            matched = mark_matched(heads, nexts, hashes, right.rows, b, left.rows, hash_rows(left.rows, a), a)
+            self.tested += len(left)
+        return left.where(~matched)
+
+    def _pairs(self, probes: Tuples, held: Bag, keys: Vector, left_held: bool) -> Iterator[tuple[Vector, Vector]]:
+        """Yield pairs of probes and places in a bag for which every condition is true."""
+        start, spec = 0, self.spec
+        while start < len(probes) and held.count:
+            i, j, start, looked = held.pairs(probes, keys, start)
+            self.tested += looked
+            if spec.condition and len(i):
+                if left_held:
+                    inside = Tuples(held.rows, held.until)
+                    both = side_by_side(inside, j, spec.leaving[0], probes.rows, probes.until, i, spec.leaving[1])
+                else:
+                    both = side_by_side(probes, i, spec.leaving[0], held.rows, held.until, j, spec.leaving[1])
+                passed = spec.condition.holds(both.rows)
+                i, j = i[passed], j[passed]
+            if len(i):
+                yield i, j

@@ -1,0 +1,170 @@
+"""A bag of tuples that are found by the hash of some of their columns: what a stateful operator holds of an input.
+
+State: the tuples that are valid, and some whose time is over until the bag is tidied. Tuples are linked into chains
+when somebody first looks for one.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.bag import concatenate, count_ended, find_equal, find_pairs, hash_rows, keep_valid, link
+from midstream.operators.hopping.tuples import Matrix, Tuples, Vector
+
+NEVER = -(2**62)
+MOST_PAIRS = 1 << 22
+"""Pairs that are looked at in one go."""
+NO_EXTRA = np.empty(0, np.int64)
+
+
+class Bag:
+    """Tuples by key. `counted` keeps a number beside each tuple."""
+
+    def __init__(self, width: int, places: Vector, counted: bool = False) -> None:
+        self.places = places
+        self.count = 0
+        self.now_us = NEVER
+        self._rows = np.empty((16, width), np.int64)
+        self._until = np.empty(16, np.int64)
+        self._hashes = np.empty(16, np.int64)
+        self._nexts = np.empty(16, np.int32)
+        self._heads = np.full(32, -1, np.int32)
+        self._linked = 0
+        self._counted = counted
+        self._numbers = np.empty(16 if counted else 0, np.int64)
+        self._dead = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        parts = (self._rows, self._until, self._hashes, self._nexts, self._heads, self._numbers)
+        return sum(p.nbytes for p in parts)
+
+    @property
+    def rows(self) -> Matrix:
+        """Return the rows held, also those whose time is over."""
+        return self._rows[: self.count]
+
+    @property
+    def until(self) -> Vector:
+        """Return the end of each row held."""
+        return self._until[: self.count]
+
+    @property
+    def numbers(self) -> Vector:
+        """Return the number beside each row held."""
+        return self._numbers[: self.count]
+
+    @property
+    def tuples(self) -> int:
+        """Return how many valid tuples there are."""
+        return self.count - self._dead
+
+    def expire(self, now_us: int) -> None:
+        """Let go of the tuples whose time is over, all at once when they are many."""
+        if now_us <= self.now_us:
+            return
+        self.now_us = now_us
+        self._dead = int(count_ended(self._until, self.count, now_us))
+        if self._dead * 2 > self.count:
+            self.tidy()
+
+    def ending(self, now_us: int) -> Tuples:
+        """Return the tuples that have been valid and are not at a time; `expire` comes behind."""
+        over = (self.until < now_us) & (self.until >= self.now_us)
+        return Tuples(self.rows[over], self.until[over])
+
+    def tidy(self) -> None:
+        """Hold nothing but valid tuples."""
+        if not self._dead:
+            return
+        self.count = int(keep_valid(self._rows, self._until, self._hashes, self._numbers, self.count, self.now_us))
+        self._dead = 0
+        self._linked = 0
+        self._heads.fill(-1)
+
+    def all(self) -> Tuples:
+        """Return every valid tuple."""
+        self.tidy()
+        return Tuples(self.rows, self.until)
+
+    def add(self, tuples: Tuples, numbers: Vector | None = None) -> None:
+        """Put tuples in."""
+        n = len(tuples)
+        if not n:
+            return
+        self._make_room(n)
+        inside = slice(self.count, self.count + n)
+        self._rows[inside] = tuples.rows
+        self._until[inside] = tuples.until
+        self._hashes[inside] = hash_rows(tuples.rows, self.places)
+        if self._counted:
+            self._numbers[inside] = 0 if numbers is None else numbers
+        self.count += n
+
+    def remove(self, tuples: Tuples) -> Vector:
+        """Take tuples out; return where each was, -1: it was not there. Its row can be read until the bag is tidied."""
+        if not len(tuples):
+            return np.empty(0, np.int64)
+        self._link()
+        found = find_equal(
+            self._heads, self._nexts, self._hashes, self._rows, self._until,
+            tuples.rows, tuples.until, hash_rows(tuples.rows, self.places),
+        )  # fmt: skip
+        self._dead += int((found >= 0).sum())
+        return found
+
+    def apply(self, delta: Tuples) -> None:
+        """Put in what comes and take out what goes."""
+        assert delta.signs is not None, "a bag is kept up to date by deltas"
+        if not len(delta):
+            return
+        coming = delta.signs > 0
+        if coming.all():
+            self.add(delta)
+            return
+        self.add(delta.where(coming))
+        gone = delta.where(~coming)
+        self.remove(gone.where(gone.until >= self.now_us))
+
+    def pairs(self, probes: Tuples, places: Vector, start: int = 0) -> tuple[Vector, Vector, int, int]:
+        """Return pairs of (probe, place in the bag) with equal keys; see `find_pairs`."""
+        self._link()
+        return find_pairs(
+            self._heads, self._nexts, self._hashes, self._rows, self._until, self.places, self.now_us,
+            probes.rows, hash_rows(probes.rows, places), places, start, MOST_PAIRS,
+        )  # fmt: skip
+
+    def _link(self) -> None:
+        if self._linked < self.count:
+            if len(self._heads) < 2 * self.count:
+                self._heads = np.full(1 << (2 * self.count - 1).bit_length(), -1, np.int32)
+                self._linked = 0
+            link(self._heads, self._nexts, self._hashes, self._linked, self.count)
+            self._linked = self.count
+
+    def _make_room(self, more: int) -> None:
+        if self.count + more <= len(self._until):
+            return
+        size = max(self.count + more, 3 * len(self._until) // 2)
+        self._rows = grown(self._rows, self.count, size)
+        self._until = grown(self._until, self.count, size)
+        self._hashes = grown(self._hashes, self.count, size)
+        self._nexts = grown(self._nexts, self.count, size)
+        if self._counted:
+            self._numbers = grown(self._numbers, self.count, size)
+
+
+def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
+    """Return a longer array with the same beginning."""
+    out = np.empty((size, *array.shape[1:]), array.dtype)
+    out[:count] = array[:count]
+    return out
+
+
+def side_by_side(
+    a: Tuples, i: Vector, a_places: Vector, b_rows: Matrix, b_until: Vector, j: Vector, b_places: Vector
+) -> Tuples:
+    """Return pairs of tuples as tuples of chosen columns of both."""
+    return Tuples(*concatenate(a.rows, a.until, i, a_places, b_rows, b_until, j, b_places))

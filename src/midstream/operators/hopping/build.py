@@ -1,0 +1,258 @@
+"""Build: from a plan of a hopping query to its nodes. Every node carries only the columns that those above it need."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from midstream.kernels.values import BAG, SET
+from midstream.operators.aggregate import AggregateSpec
+from midstream.operators.hopping.anti import AntiTuples
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.difference import CountValues
+from midstream.operators.hopping.group import GroupSpec, GroupTuples
+from midstream.operators.hopping.join import JoinSpec, JoinTuples, UnionTuples
+from midstream.operators.hopping.node import Core, Input, Leaf, Node, Shaped
+from midstream.operators.hopping.rows import Condition, Layout, ProjectRows, SelectRows
+from midstream.operators.hopping.window import HopWindow
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union, inputs, scans
+from midstream.plan.expr import Call, Column, Expr, columns
+from midstream.plan.hopping import TUPLE, HopPlan
+from midstream.plan.window import RangeWindow, RowsWindow
+
+
+@dataclass
+class Tree:
+    """The nodes of a plan: the root, every operator by its path, and the windows by alias."""
+
+    root: Node
+    nodes: dict[tuple[int, ...], Node] = field(default_factory=dict)
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    rels: dict[tuple[int, ...], Rel] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What a scan hands to its window: the columns it gives, and those its rows are counted by."""
+
+    given: tuple[Column, ...]
+    counted: tuple[Column, ...] = ()
+
+
+def window_columns(plan: HopPlan) -> dict[str, Fields]:
+    """Return for each alias what its window holds: every column the query reads, whatever the plan."""
+    found = {}
+    for scan in scans(plan.root):
+        window = scan.source.window
+        counted = window.partition_by if isinstance(window, RowsWindow) else ()
+        found[scan.source.alias] = Fields(scan.columns, counted)
+    return found
+
+
+def open_windows(plan: HopPlan) -> dict[str, HopWindow]:
+    """Return an empty window for each alias."""
+    out = {}
+    for scan in scans(plan.root):
+        window, fields = scan.source.window, window_columns(plan)[scan.source.alias]
+        if isinstance(window, RangeWindow):
+            out[scan.source.alias] = HopWindow(len(fields.given), window.width_us)
+        else:
+            assert isinstance(window, RowsWindow), "a hopping query has windows of time or rows"
+            out[scan.source.alias] = HopWindow(len(fields.given), None, window.count, len(fields.counted))
+    return out
+
+
+def build(plan: HopPlan, windows: dict[str, HopWindow], coding: Coding) -> Tree:
+    """Make the nodes of a plan over windows."""
+    builder = _Builder(dict(plan.of_paths()), dict(zip(_order(plan), plan.working, strict=True)), windows, coding)
+    root = builder.node(plan.root, plan.root.columns, ())
+    return Tree(root, builder.nodes, builder.leaves, builder.rels)
+
+
+def _order(plan: HopPlan) -> list[tuple[int, ...]]:
+    return [path for path, _ in plan.of_paths()]
+
+
+class _Builder:
+    def __init__(
+        self,
+        modes: dict[tuple[int, ...], str],
+        working: dict[tuple[int, ...], str],
+        windows: dict[str, HopWindow],
+        coding: Coding,
+    ) -> None:
+        self._modes, self._working = modes, working
+        self._windows, self._coding = windows, coding
+        self._computed = 0
+        self.nodes: dict[tuple[int, ...], Node] = {}
+        self.leaves: dict[str, Leaf] = {}
+        self.rels: dict[tuple[int, ...], Rel] = {}
+
+    def node(self, rel: Rel, needed: Sequence[Column], path: tuple[int, ...]) -> Node:
+        """Make the node of an operator, and those below it; it gives the needed columns, maybe among others."""
+        mode, by_tuple = self._modes[path], self._working[path] == TUPLE
+        if not path and mode == "CIDO":
+            mode = "CICO"  # the emission compares answers anyway
+        core, below, layout = self._made(rel, tuple(needed), path, by_tuple)
+        made = self.nodes[path] = Node(core, mode, by_tuple, below, layout)
+        self.rels[path] = rel
+        return made
+
+    def _made(
+        self, rel: Rel, needed: tuple[Column, ...], path: tuple[int, ...], by_tuple: bool
+    ) -> tuple[Core, list[Input], Layout]:
+        match rel:
+            case Select(child=child, conjuncts=conjuncts):
+                below, layout = self._input(child, [*needed, *_read(conjuncts)], path, 0)
+                return SelectRows(Condition(conjuncts, layout, self._coding)), [below], layout
+            case Project(child=child, outputs=outputs):
+                kept = [(c, e) for c, e in outputs if c in needed]
+                below, layout = self._input(child, _read(e for _, e in kept), path, 0)
+                project = ProjectRows([e for _, e in kept], layout, self._coding)
+                return project, [below], Layout(tuple(c for c, _ in kept))
+            case Join():
+                return self._join(rel, needed, path)
+            case Anti():
+                return self._anti(rel, needed, path, by_tuple)
+            case Except(left=left, all=bag):
+                sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
+                core = CountValues(len(left.columns), BAG if bag else SET, by_tuple)
+                return core, sides, Layout(rel.columns)
+            case Union():
+                sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
+                return UnionTuples(), sides, Layout(rel.columns)
+            case Distinct(child=child):
+                return (
+                    CountValues(len(child.columns), SET, by_tuple),
+                    [self._exact(child, path, 0)],
+                    Layout(rel.columns),
+                )
+            case Group():
+                return self._group(rel, path)
+            case Scan():
+                raise AssertionError("a scan is not an operator")
+
+    def _input(self, child: Rel, needed: Iterable[Column], path: tuple[int, ...], place: int) -> tuple[Input, Layout]:
+        """Make what an operator reads, with at least the needed columns."""
+        wanted = tuple(dict.fromkeys(needed))
+        if not isinstance(child, Scan):
+            made = self.node(child, [c for c in child.columns if c in wanted], (*path, place))
+            return made, made.layout
+        alias = child.source.alias
+        leaf = self.leaves[alias] = Leaf(self._windows[alias], Layout(child.columns), self._modes[path][0] == "D")
+        if all(c in wanted for c in child.columns):
+            return leaf, leaf.layout
+        return self._shaped(leaf, leaf.layout, [c for c in child.columns if c in wanted])
+
+    def _shaped(self, below: Input, layout: Layout, exprs: Sequence[Expr], *more: Column) -> tuple[Input, Layout]:
+        """Make an input with chosen columns, and computed ones under the names `more`."""
+        plain = tuple(e for e in exprs if isinstance(e, Column))
+        names = (*plain[: len(exprs) - len(more)], *more)
+        return Shaped(below, ProjectRows(exprs, layout, self._coding), len(names)), Layout(names)
+
+    def _exact(self, child: Rel, path: tuple[int, ...], place: int) -> Input:
+        """Make what an operator reads by position: all columns, in their order, and no other."""
+        below, layout = self._input(child, child.columns, path, place)
+        return below if layout.columns == child.columns else self._shaped(below, layout, child.columns)[0]
+
+    def _sides(
+        self, rel: Join | Anti, needed: tuple[Column, ...], path: tuple[int, ...]
+    ) -> tuple[list[Input], list[Layout], list[list[Column]], list[Expr]]:
+        """Make both inputs, with a column for every key; return them, the keys, and the conditions that are left."""
+        pairs, rest = split_keys(rel)
+        below: list[Input] = []
+        layouts: list[Layout] = []
+        keys: list[list[Column]] = []
+        for place, child in enumerate((rel.left, rel.right)):
+            own = [c for c in (*needed, *_read(rest), *_read(p[place] for p in pairs)) if c in child.columns]
+            made, layout = self._input(child, own, path, place)
+            named, extra = [], []
+            for pair in pairs:
+                key = pair[place]
+                if not isinstance(key, Column):
+                    self._computed += 1
+                    extra.append((Column("#key", str(self._computed), key.type), key))
+                named.append(key if isinstance(key, Column) else extra[-1][0])
+            if extra:
+                exprs = [*layout.columns, *(e for _, e in extra)]
+                made, layout = self._extended(made, layout, exprs, [c for c, _ in extra])
+            below.append(made)
+            layouts.append(layout)
+            keys.append(named)
+        return below, layouts, keys, rest
+
+    def _extended(
+        self, below: Input, layout: Layout, exprs: Sequence[Expr], computed: Sequence[Column]
+    ) -> tuple[Input, Layout]:
+        extended = Layout((*layout.columns, *computed))
+        return Shaped(below, ProjectRows(exprs, layout, self._coding), len(extended)), extended
+
+    def _join(self, rel: Join, needed: tuple[Column, ...], path: tuple[int, ...]) -> tuple[Core, list[Input], Layout]:
+        below, layouts, keys, rest = self._sides(rel, needed, path)
+        leaving = [[c for c in layout.columns if c in needed or c in set(_read(rest))] for layout in layouts]
+        both = Layout((*leaving[0], *leaving[1]))
+        given = tuple(c for c in both.columns if c in needed)
+        gives = None if given == both.columns else both.places(given)
+        spec = JoinSpec(
+            (len(layouts[0]), len(layouts[1])),
+            (layouts[0].places(keys[0]), layouts[1].places(keys[1])),
+            (layouts[0].places(leaving[0]), layouts[1].places(leaving[1])),
+            Condition(rest, both, self._coding),
+            gives,
+        )
+        return JoinTuples(spec), below, Layout(given)
+
+    def _anti(
+        self, rel: Anti, needed: tuple[Column, ...], path: tuple[int, ...], by_tuple: bool
+    ) -> tuple[Core, list[Input], Layout]:
+        left_needed = tuple(c for c in needed if c in rel.left.columns)
+        below, layouts, keys, rest = self._sides(rel, left_needed, path)
+        tested = [[c for c in layout.columns if c in set(_read(rest))] for layout in layouts]
+        spec = JoinSpec(
+            (len(layouts[0]), len(layouts[1])),
+            (layouts[0].places(keys[0]), layouts[1].places(keys[1])),
+            (layouts[0].places(tested[0]), layouts[1].places(tested[1])),
+            Condition(rest, Layout((*tested[0], *tested[1])), self._coding),
+        )
+        return AntiTuples(spec, by_tuple), below, layouts[0]
+
+    def _group(self, rel: Group, path: tuple[int, ...]) -> tuple[Core, list[Input], Layout]:
+        arguments = list(dict.fromkeys(a.argument for a in rel.aggregates if a.argument is not None))
+        exprs = [*rel.keys, *arguments]
+        below, layout = self._input(rel.child, _read(exprs), path, 0)
+        spec = GroupSpec(
+            ProjectRows(exprs, layout, self._coding),
+            len(rel.keys),
+            tuple(
+                AggregateSpec(a.function, None if a.argument is None else "", a.type, a.distinct,
+                              a.user.function if a.user is not None else None)
+                for a in rel.aggregates
+            ),
+            tuple(-1 if a.argument is None else len(rel.keys) + arguments.index(a.argument) for a in rel.aggregates),
+            tuple(e.type for e in exprs),
+        )  # fmt: skip
+        return GroupTuples(spec, self._coding), [below], Layout(rel.columns)
+
+
+def split_keys(rel: Join | Anti) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
+    """Return the equalities of a join that its sides can be hashed by, left and right, and the other conditions."""
+    left, right = set(rel.left.columns), set(rel.right.columns)
+    pairs: list[tuple[Expr, Expr]] = []
+    rest: list[Expr] = []
+    for conjunct in rel.conjuncts:
+        if isinstance(conjunct, Call) and conjunct.function == "=" and conjunct.args[0].type == conjunct.args[1].type:
+            a, b = conjunct.args
+            reads = [set(columns(a)), set(columns(b))]
+            if reads[0] and reads[1] and reads[0] <= left and reads[1] <= right:
+                pairs.append((a, b))
+                continue
+            if reads[0] and reads[1] and reads[0] <= right and reads[1] <= left:
+                pairs.append((b, a))
+                continue
+        rest.append(conjunct)
+    return pairs, rest
+
+
+def _read(exprs: Iterable[Expr]) -> list[Column]:
+    return [c for e in exprs for c in columns(e)]
+
+
+__all__ = ["Fields", "Tree", "build", "open_windows", "split_keys", "window_columns"]

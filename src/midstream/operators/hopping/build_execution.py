@@ -1,0 +1,250 @@
+"""The execution of a hopping query: windows, nodes and emission, from hop to hop; and going on with another plan.
+
+    rows ──▶ codes ──▶ windows ──▶ nodes, inputs first ──▶ emission ──▶ the answer at the hop
+
+Between two hops the plan may be replaced: operators over the same relation are taken over with what they hold, the
+others are given what they would hold had they run, computed from the rows in the windows.
+"""
+
+import copy
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.model.errors import PlanError
+from midstream.operators.hopping.build import Fields, Tree, build, open_windows, window_columns
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.emission import Emission
+from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
+from midstream.operators.hopping.tuples import Tuples, Vector, together
+from midstream.operators.hopping.window import HopWindow
+from midstream.plan.algebra import scans
+from midstream.plan.hopping import DELTA, TUPLE, HopPlan
+from midstream.plan.query import Source
+from midstream.plan.window import RangeWindow
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What became of operators' states when the plan was replaced."""
+
+    matched: int
+    """Operators that read deltas before and after, over the same relation: taken over as they were."""
+    computed: int
+    """Operators whose state was computed from the windows."""
+    free: int
+    """Operators that hold nothing."""
+    tuples: int
+    """Tuples that were put into states."""
+
+
+class HopExecution:
+    """A plan of a hopping query at work. State: the rows in the windows, and what the nodes hold."""
+
+    def __init__(self, plan: HopPlan) -> None:
+        self.plan = plan
+        self.coding = Coding()
+        self.windows = open_windows(plan)
+        self._origins = origins(plan)
+        self.tree: Tree = build(plan, self.windows, self.coding)
+        self.emission = self._emission()
+        self.last_us: int | None = None
+        """The last hop that was answered."""
+        self._given: list[Tuples] = []
+        """What the root has given since the last hop."""
+        self.spent_s = 0.0
+        """Time spent in operators."""
+        self._tested = self._flips = 0
+
+    def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
+        """Return the windows of another plan: those there are, or copies of those over the same rows."""
+        fresh, fields, new_fields = open_windows(plan), window_columns(self.plan), window_columns(plan)
+        if self.last_us is None and not any(w.came for w in self.windows.values()):
+            return fresh
+        twins = {origin: name for name, origin in self._origins.items()}
+        for name, origin in origins(plan).items():
+            same = [n for n in (name, twins.get(origin, ""), *twins.values()) if n in self.windows]
+            fits = [
+                n for n in same if _named(fields[n]) == _named(new_fields[name]) and _twin(self.plan, n, plan, name)
+            ]
+            if not fits:
+                raise PlanError(f"the rows of '{name}' are not held by the plan that runs")
+            fresh[name] = self.windows[name] if name in fits else copy.deepcopy(self.windows[fits[0]])
+        return fresh
+
+    def _emission(self) -> Emission:
+        return Emission(self.plan.query.root.columns, self.coding)
+
+    @property
+    def eager(self) -> bool:
+        """Tell whether some operator works on rows as they come."""
+        return TUPLE in self.plan.working
+
+    def add(self, alias: str, columns: dict[str, pa.Array], times: Vector) -> None:
+        """Take in rows of an alias of the query, in order of time."""
+        codes: dict[str, Vector] = {}
+        for name, fields in window_columns(self.plan).items():
+            if self._origins[name] != alias:
+                continue
+            names = [c.name for c in (*fields.given, *fields.counted)]
+            rows = np.empty((len(times), len(names)), np.int64)
+            for k, column in enumerate(names):
+                if column not in codes:
+                    codes[column] = self.coding.encode(columns[column])
+                rows[:, k] = codes[column]
+            self.windows[name].add(rows, times)
+
+    def work(self, hop_us: int) -> None:
+        """Let operators that work by tuple work on what has come, for the hop to come."""
+        started = time.perf_counter()
+        given = self.tree.root.step(hop_us, False)
+        if given.signs is not None:
+            self._given.append(given)
+        self.spent_s += time.perf_counter() - started
+
+    def answer(self, hop_us: int) -> pa.RecordBatch:
+        """Close a hop: return the answer, or its change."""
+        started = time.perf_counter()
+        given = self.tree.root.step(hop_us, True)
+        for window in self.windows.values():
+            window.forget(hop_us)
+        self.last_us = hop_us
+        if self.plan.query.emit != DELTA:
+            self.spent_s += time.perf_counter() - started
+            return self.emission.complete(hop_us, given)
+        if given.signs is not None:
+            rows, signs = self.emission.change_by(hop_us, together([*self._given, given]))
+            self._given = []
+        else:
+            rows, signs = self.emission.change_to(given)
+        self.spent_s += time.perf_counter() - started
+        return self.emission.signed(hop_us, rows, signs)
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether no window holds a row."""
+        return not any(w.tuples for w in self.windows.values())
+
+    @property
+    def tuples(self) -> int:
+        """Return how many tuples windows and operators hold."""
+        held = sum(n.tuples for n in self.tree.nodes.values()) + self.emission.tuples
+        return held + sum(w.tuples for w in self.windows.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory windows and operators hold."""
+        held = sum(n.nbytes for n in self.tree.nodes.values()) + self.emission.nbytes
+        return held + sum(w.nbytes for w in self.windows.values())
+
+    @property
+    def tested(self) -> int:
+        """Return how many tuples, pairs and values operators have looked at."""
+        return self._tested + sum(n.core.tested for n in self.tree.nodes.values())
+
+    @property
+    def flips(self) -> int:
+        """Return how often a value came into a difference or left it before its time."""
+        return self._flips + sum(n.flips for n in self.tree.nodes.values())
+
+    def go_on_with(self, plan: HopPlan) -> Moved:
+        """Replace the plan, right behind a hop that was answered, or before the first."""
+        before = self.tree
+        self._tested, self._flips = self.tested, self.flips
+        windows = self._windows_for(plan)
+        self.plan, self.windows, self._origins = plan, windows, origins(plan)
+        self.tree = build(plan, windows, self.coding)
+        held = {old_rel: before.nodes[path] for path, old_rel in before.rels.items() if before.nodes[path].reads_delta}
+        relations = _Relations(self.last_us or 0) if self.last_us is not None else None
+        counts = {"matched": 0, "computed": 0, "free": 0}
+        for path, node in self.tree.nodes.items():
+            taken = held.get(self.tree.rels[path]) if node.reads_delta else None
+            same = taken is not None and taken.layout == node.layout and type(taken.core) is type(node.core)
+            same = same and taken is not None and _shapes(taken) == _shapes(node)
+            if same and taken is not None:
+                node.core = taken.core
+                self._tested -= node.core.tested
+                self._flips -= node.flips
+            kind = "matched" if same else "computed" if node.reads_delta or node.mode == "CIDO" else "free"
+            counts[kind] += 1
+            if relations is not None:
+                relations.load(node, same)
+        self.emission = self._emission()
+        if relations is not None and plan.query.emit == DELTA:
+            self.emission.load(self.last_us or 0, relations.of(self.tree.root), self.tree.root.reads_delta)
+        return Moved(counts["matched"], counts["computed"], counts["free"], relations.tuples if relations else 0)
+
+
+def origins(plan: HopPlan) -> dict[str, str]:
+    """Return for every alias of a plan the query's alias that reads the same rows: a rule may have made two of one."""
+    asked = {s.alias: s for s in plan.query.sources}
+    found = {}
+    for scan in scans(plan.root):
+        alias, source = scan.source.alias, scan.source
+        same = [a for a, s in asked.items() if s.stream.name == source.stream.name and _window(s) == _window(source)]
+        if not same:
+            raise PlanError(f"the query does not read what '{alias}' does")
+        found[alias] = alias if alias in same else same[0]
+    return found
+
+
+def _window(source: Source) -> tuple[object, ...]:
+    """Return what a window is, whatever its stream is called."""
+    window = source.window
+    return (window.width_us,) if isinstance(window, RangeWindow) else (str(window),)
+
+
+def _twin(before: HopPlan, one: str, after: HopPlan, other: str) -> bool:
+    sources = [next(s.source for s in scans(p.root) if s.source.alias == a) for p, a in ((before, one), (after, other))]
+    return sources[0].stream.name == sources[1].stream.name and _window(sources[0]) == _window(sources[1])
+
+
+def _named(fields: Fields) -> tuple[list[str], list[str]]:
+    return [c.name for c in fields.given], [c.name for c in fields.counted]
+
+
+def _shapes(node: Node) -> list[tuple[object, ...]]:
+    """Return the columns a node reads, input by input."""
+    found: list[tuple[object, ...]] = []
+    for below in node.below:
+        inner = below.below if isinstance(below, Shaped) else below
+        layout = inner.layout if isinstance(inner, Node | Leaf) else None
+        found.append((below.width, layout))
+    return found
+
+
+class _Relations:
+    """The complete relations of a tree at a hop, each computed once, from the rows in the windows."""
+
+    def __init__(self, now_us: int) -> None:
+        self._now_us = now_us
+        self._found: dict[int, Tuples] = {}
+        self.tuples = 0
+
+    def of(self, given: Input) -> Tuples:
+        """Return the complete relation of a node."""
+        if id(given) not in self._found:
+            self._found[id(given)] = self._compute(given)
+        return self._found[id(given)]
+
+    def _compute(self, given: Input) -> Tuples:
+        if isinstance(given, Leaf):
+            return given.window.complete(self._now_us)
+        if isinstance(given, Shaped):
+            return given.project.complete(self._now_us, self.of(given.below))
+        assert isinstance(given, Node), "inputs are windows, shaped inputs and nodes"
+        tested, flips = given.core.tested, given.flips
+        out: Tuples = given.core.complete(self._now_us, *(self.of(b) for b in given.below))
+        given.core.tested = tested
+        assert given.flips == flips, "complete relations do not flip"
+        return out
+
+    def load(self, node: Node, keep_core: bool) -> None:
+        """Give a node the state it would have."""
+        if node.reads_delta or node.compare is not None:
+            inputs = [self.of(b) for b in node.below] if node.reads_delta and not keep_core else []
+            output = self.of(node) if node.cache is not None or node.compare is not None else None
+            self.tuples += sum(len(i) for i in inputs) + (len(output) if output is not None else 0)
+            node.load(self._now_us, inputs, output, keep_core)

@@ -1,0 +1,118 @@
+"""Emission: the answer at a hop as it leaves: complete, or the change of each value since the last answer.
+
+Rows leave in the order of their values, so that the output does not depend on plan, modes, batches or buckets.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.kernels.bag import cancel
+from midstream.operators.hopping.bag import Bag
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.convert import own
+from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+from midstream.plan.expr import Column
+
+
+class Emission:
+    """What leaves of the root's tuples. State of delta output: the answer before, to say what has ended."""
+
+    def __init__(self, columns: tuple[Column, ...], coding: Coding) -> None:
+        self._columns = columns
+        self._coding = coding
+        self.bag = Bag(len(columns), np.arange(len(columns)))
+        self._last = nothing(len(columns), False)
+
+    def load(self, hop_us: int, answer: Tuples, by_deltas: bool) -> None:
+        """Take the last answer from elsewhere; deltas against it will come, or the next one whole."""
+        if by_deltas:
+            self.bag.expire(hop_us)
+            self.bag.add(answer.where(answer.until < FOREVER))
+        else:
+            self._last = own(answer)
+
+    def complete(self, hop_us: int, answer: Tuples) -> pa.RecordBatch:
+        """Return the answer at a hop."""
+        return self._batch(hop_us, answer.rows, None)
+
+    def change_to(self, answer: Tuples) -> tuple[Matrix, Vector]:
+        """Return how the answer differs from the last one, given whole: rows and their signs."""
+        last, self._last = self._last, own(answer)
+        return _net(answer.rows, last.rows)
+
+    def change_by(self, hop_us: int, delta: Tuples) -> tuple[Matrix, Vector]:
+        """Return how the answer differs from the last one, given what comes and what goes before its time."""
+        assert delta.signs is not None, "a change is a delta"
+        ended = self.bag.ending(hop_us)
+        self.bag.expire(hop_us)
+        going = delta.negative
+        going = going.where(going.until >= hop_us)
+        # What only its giver takes back need not be held.
+        self.bag.apply(delta.where(delta.until < FOREVER))
+        return _net(delta.positive.rows, np.concatenate([ended.rows, going.rows]))
+
+    def signed(self, hop_us: int, rows: Matrix, signs: Vector) -> pa.RecordBatch:
+        """Return the change of the answer at a hop."""
+        return self._batch(hop_us, rows, signs)
+
+    @property
+    def tuples(self) -> int:
+        """Return how many tuples are held."""
+        return self.bag.tuples + len(self._last)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return self.bag.nbytes + self._last.rows.nbytes
+
+    def _batch(self, hop_us: int, rows: Matrix, signs: Vector | None) -> pa.RecordBatch:
+        order = value_order(self._coding, rows, [c.type for c in self._columns], signs)
+        rows = rows[order]
+        arrays = [self._coding.decode(np.ascontiguousarray(rows[:, k]), c.type) for k, c in enumerate(self._columns)]
+        at = np.full(len(rows), hop_us, np.int64)
+        arrays += [pa.array(at), pa.array(np.ones(len(rows), np.int64)), pa.array(at)]
+        names = [*(c.name for c in self._columns), "_time", "_version", "_hop"]
+        if signs is not None:
+            arrays.append(pa.array(signs[order]))
+            names.append("_sign")
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def value_order(coding: Coding, rows: Matrix, types: Sequence[pa.DataType], signs: Vector | None) -> Vector:
+    """Return the places of rows in the order of their values, what goes before what comes."""
+    keys = [coding.ranks(np.ascontiguousarray(rows[:, k]), t) for k, t in enumerate(types)]
+    return np.lexsort(keys[::-1] if signs is None else [*keys[::-1], signs])
+
+
+def merged(answers: Sequence[pa.RecordBatch], columns: int) -> pa.RecordBatch:
+    """Return the answers of all buckets at a hop as one, in the order of its values."""
+    if len(answers) == 1:
+        return answers[0]
+    table = pa.Table.from_batches(list(answers)).combine_chunks()
+    whole = pa.RecordBatch.from_arrays(
+        [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns], schema=table.schema
+    )
+    coding = Coding()
+    rows = np.empty((whole.num_rows, columns), np.int64)
+    for k in range(columns):
+        rows[:, k] = coding.encode(whole.column(k))
+    if "_sign" not in whole.schema.names:
+        return whole.take(pa.array(value_order(coding, rows, whole.schema.types[:columns], None)))
+    signs = np.asarray(whole.column("_sign").to_numpy())
+    # What comes in one bucket may go in another.
+    came, went = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
+    no_ends = np.empty(0, np.int64)
+    stays, leaves = cancel(rows[came], no_ends, rows[went], no_ends, False)
+    places = np.concatenate([came[stays], went[leaves]])
+    order = value_order(coding, rows[places], whole.schema.types[:columns], signs[places])
+    return whole.take(pa.array(places[order]))
+
+
+def _net(new: Matrix, old: Matrix) -> tuple[Matrix, Vector]:
+    """Return the rows that come and go when equal ones cancel out, and their signs."""
+    no_ends = np.empty(0, np.int64)
+    came, went = cancel(new, no_ends, old, no_ends, False)
+    signs = np.concatenate([np.ones(int(came.sum()), np.int64), np.full(int(went.sum()), -1, np.int64)])
+    return np.concatenate([new[came], old[went]]), signs

@@ -1,0 +1,196 @@
+"""Group-by: one row for every different key, with aggregates of the tuples that have it.
+
+    deltas:    tuples are held by group; the groups that something came to or went from are computed anew
+    complete:  every group is computed anew; nothing is held
+
+A group's row does not end with time: it is taken back when it changes. Within a group tuples are in the order of their
+values where the result depends on an order, as sums of floats do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.kernels.instances import sort_codes
+from midstream.kernels.values import find_slots, place_slots
+from midstream.operators.aggregate import AggregateSpec, Values, aggregate
+from midstream.operators.hopping.bag import Bag, grown
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.join import valid
+from midstream.operators.hopping.rows import ProjectRows
+from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+
+
+@dataclass(frozen=True)
+class GroupSpec:
+    """What a group-by computes: rows are projected to keys and arguments, which aggregates read by place."""
+
+    project: ProjectRows
+    keys: int
+    aggregates: tuple[AggregateSpec, ...]
+    arguments: tuple[int, ...]
+    """The place of each aggregate's argument among the projected columns, or -1."""
+    types: tuple[pa.DataType, ...]
+    """The types of the projected columns."""
+
+    @property
+    def width(self) -> int:
+        """Return how many columns leave."""
+        return self.keys + len(self.aggregates)
+
+
+class GroupTuples:
+    """A group-by. State, when it reads deltas: the tuples, their groups, and the row each group has given."""
+
+    def __init__(self, spec: GroupSpec, coding: Coding) -> None:
+        self.spec = spec
+        self._coding = coding
+        self.tested = 0
+        self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
+        self._groups = GroupTable(spec.keys)
+        self._given = np.empty((16, len(spec.aggregates)), np.int64)
+        self._has = np.zeros(16, np.bool_)
+
+    @property
+    def bags(self) -> tuple[Bag, ...]:
+        """Return what is held."""
+        return (self._bag,)
+
+    def complete(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return the row of every group."""
+        rows = self.spec.project.complete(now_us, tuples).rows
+        self.tested += len(rows)
+        groups = GroupTable(self.spec.keys)
+        slots = groups.find(rows)
+        size = len(groups) if self.spec.keys else 1
+        out = np.concatenate([groups.rows[:size], self._compute(rows, slots, size)], axis=1)
+        return Tuples(out, np.full(len(out), FOREVER, np.int64))
+
+    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return the rows of groups that come and go."""
+        bag = self._bag
+        touched = [np.zeros(0 if self.spec.keys or self._has[0] else 1, np.int64)]
+        if now_us > bag.now_us:
+            touched.append(bag.numbers[(bag.until < now_us) & (bag.until >= bag.now_us)])
+            bag.expire(now_us)
+        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
+        self.tested += len(tuples)
+        if len(tuples):
+            assert tuples.signs is not None, "groups are kept up to date by deltas"
+            slots = self._groups.find(tuples.rows)
+            coming = tuples.signs > 0
+            bag.add(tuples.where(coming), slots[coming])
+            bag.remove(tuples.where(~coming))
+            touched.append(slots)
+        chosen = np.unique(np.concatenate(touched))
+        return self._changed(chosen) if len(chosen) else nothing(self.spec.width, True)
+
+    def _changed(self, chosen: Vector) -> Tuples:
+        """Compute groups anew; return what that changes."""
+        bag, size = self._bag, max(len(self._groups), 1)
+        self._make_room(size)
+        place = np.full(size, -1, np.int64)
+        place[chosen] = np.arange(len(chosen))
+        of_tuple = place[bag.numbers]
+        inside = (of_tuple >= 0) & (bag.until >= bag.now_us)
+        slots = of_tuple[inside]
+        results = self._compute(bag.rows[inside], slots, len(chosen))
+        there = np.bincount(slots, minlength=len(chosen)) > 0 if self.spec.keys else np.ones(1, np.bool_)
+        had, old = self._has[chosen], self._given[chosen]
+        changed = (had != there) | (had & (old != results).any(axis=1))
+        going, coming = changed & had, changed & there
+        keys = self._groups.rows[chosen]
+        self._has[chosen], self._given[chosen] = there, results
+        rows = np.concatenate([
+            np.concatenate([keys[going], old[going]], axis=1), np.concatenate([keys[coming], results[coming]], axis=1)
+        ])  # fmt: skip
+        signs = np.concatenate([np.full(int(going.sum()), -1, np.int64), np.ones(int(coming.sum()), np.int64)])
+        self._tidy()
+        return Tuples(rows, np.full(len(rows), FOREVER, np.int64), signs)
+
+    def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
+        """Return the aggregates of groups, a row for each, as codes."""
+        spec = self.spec
+        out = np.empty((size, len(spec.aggregates)), np.int64)
+        order, starts = sort_codes(slots, size)
+        firsts, ends = starts[:-1], starts[1:]
+        arguments: dict[tuple[int, bool], Values] = {}
+        for k, (asked, place) in enumerate(zip(spec.aggregates, spec.arguments, strict=True)):
+            if place < 0:
+                out[:, k] = ends - firsts
+                continue
+            t = spec.types[place]
+            sorted_by_value = asked.user is not None or bool(pa.types.is_floating(t))
+            if (place, sorted_by_value) not in arguments:
+                codes = np.ascontiguousarray(rows[:, place])
+                places = order
+                if sorted_by_value:
+                    places = np.lexsort([self._coding.ranks(codes, t), slots])
+                array = self._coding.decode(codes[places], t)
+                arguments[(place, sorted_by_value)] = Values(array, firsts, ends)
+            out[:, k] = self._coding.encode(aggregate(asked, arguments[(place, sorted_by_value)]))
+        return out
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._has):
+            bigger = max(size, 3 * len(self._has) // 2)
+            count = len(self._has)
+            self._given = grown(self._given, count, bigger)
+            has = np.zeros(bigger, np.bool_)
+            has[:count] = self._has
+            self._has = has
+
+    def _tidy(self) -> None:
+        """Forget groups without tuples, when they are many."""
+        count = len(self._groups)
+        if not self.spec.keys or count < self._groups.tidy_at:
+            return
+        self._bag.tidy()
+        kept = np.flatnonzero(self._has[:count])
+        numbers = self._groups.keep(kept)
+        self._bag.numbers[:] = numbers[self._bag.numbers]
+        self._given[: len(kept)] = self._given[kept]
+        self._has[: len(kept)] = True
+        self._has[len(kept) : count] = False
+
+
+class GroupTable:
+    """Different keys, each with a number. Without keys everything has the number 0."""
+
+    def __init__(self, keys: int) -> None:
+        self._keys = keys
+        self._count = 0
+        self.tidy_at = 1024
+        self._table = np.full(64, -1, np.int32)
+        self.rows = np.empty((32, keys), np.int64)
+        self._hashes = np.empty(32, np.int64)
+
+    def __len__(self) -> int:
+        return self._count if self._keys else 1
+
+    def find(self, rows: Matrix) -> Vector:
+        """Return the number of every row's key, a new one for a new key."""
+        if not self._keys:
+            return np.zeros(len(rows), np.int64)
+        need = self._count + len(rows)
+        if need > len(self.rows):
+            size = max(need, 3 * len(self.rows) // 2)
+            self.rows, self._hashes = grown(self.rows, self._count, size), grown(self._hashes, self._count, size)
+        if 2 * need > len(self._table):
+            self._table = np.full(1 << (2 * need).bit_length(), -1, np.int32)
+            place_slots(self._table, self._hashes, self._count)
+        wanted = np.ascontiguousarray(rows[:, : self._keys])
+        slots, self._count = find_slots(self._table, self.rows, self._hashes, self._count, wanted)
+        return slots
+
+    def keep(self, kept: Vector) -> Vector:
+        """Forget all other keys; return the new number of each, -1 for none."""
+        numbers = np.full(self._count, -1, np.int64)
+        numbers[kept] = np.arange(len(kept))
+        self.tidy_at = 2 * len(kept) + 1024
+        self.rows[: len(kept)], self._hashes[: len(kept)] = self.rows[kept], self._hashes[kept]
+        self._count = len(kept)
+        self._table = np.full(max(64, 1 << (2 * len(kept)).bit_length()), -1, np.int32)
+        place_slots(self._table, self._hashes, self._count)
+        return numbers

@@ -1,0 +1,188 @@
+"""A node: one operator in its mode. It reads deltas or complete relations, converts if it must, and keeps account.
+
+    inputs ──▶ the operator, by deltas or complete ──▶ converted, if it gives the other ──▶ the node above
+
+At a hop every node is stepped once with `last`; before that, when somebody works by tuple, also with every micro-batch.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from midstream.operators.hopping.bag import Bag
+from midstream.operators.hopping.convert import Cache, Compare
+from midstream.operators.hopping.rows import Layout, ProjectRows
+from midstream.operators.hopping.tuples import Tuples, nothing, together
+from midstream.operators.hopping.window import HopWindow
+
+
+class Core(Protocol):
+    """What an operator computes; those with state keep it from delta to delta."""
+
+    tested: int
+    """Tuples, pairs or values that were looked at."""
+
+    @property
+    def delta(self) -> Callable[..., Tuples]:
+        """Return a function from the time and what comes and goes below to what comes and goes here."""
+
+    @property
+    def complete(self) -> Callable[..., Tuples]:
+        """Return a function from the time and the complete inputs to the relation."""
+
+
+class Input(Protocol):
+    """What a node can read."""
+
+    width: int
+
+    def step(self, now_us: int, last: bool) -> Tuples:
+        """Return a delta; at the hop that, or the complete relation."""
+
+
+@dataclass
+class Account:
+    """What a node has done since it was built."""
+
+    hops: int = 0
+    came: int = 0
+    """Tuples it has given in deltas."""
+    went: int = 0
+    """Tuples it has taken back before their time."""
+    complete: int = 0
+    """The size of its last complete relation, 0 when it gives deltas."""
+    spent_s: float = 0.0
+    """Time spent in this operator alone."""
+
+
+class Leaf:
+    """A window as an input: gives deltas or the complete window."""
+
+    def __init__(self, window: HopWindow, layout: Layout, delta: bool) -> None:
+        self.window = window
+        self.layout = layout
+        self.width = len(layout)
+        self._delta = delta
+        self.account = Account()
+
+    def step(self, now_us: int, last: bool) -> Tuples:
+        """Return what the window at a time gives."""
+        started = time.perf_counter()
+        if self._delta:
+            out = self.window.delta(now_us)
+            self.account.came += len(out)
+        elif last:
+            out = self.window.complete(now_us)
+            self.account.complete = len(out)
+        else:
+            return nothing(self.width, False)
+        self.account.hops += last
+        self.account.spent_s += time.perf_counter() - started
+        return out
+
+
+class Shaped:
+    """An input with its columns chosen or computed for the node above. No state, and no operator of the plan."""
+
+    def __init__(self, below: Input, project: ProjectRows, width: int) -> None:
+        self.below = below
+        self.project = project
+        self.width = width
+
+    def step(self, now_us: int, last: bool) -> Tuples:
+        """Return what comes from below in the wanted columns."""
+        return self.project.complete(now_us, self.below.step(now_us, last))
+
+
+class Node:
+    """An operator of the plan in its mode."""
+
+    def __init__(self, core: Core, mode: str, by_tuple: bool, below: Sequence[Input], layout: Layout) -> None:
+        self.core = core
+        self.mode = mode
+        self.by_tuple = by_tuple
+        self.below = tuple(below)
+        self.layout = layout
+        self.width = len(layout)
+        self.account = Account()
+        self._waiting: list[list[Tuples]] = [[] for _ in below]
+        self.cache = Cache(self.width) if mode == "DICO" else None
+        self.compare = Compare(self.width) if mode == "CIDO" else None
+
+    @property
+    def reads_delta(self) -> bool:
+        """Tell whether the inputs are deltas."""
+        return self.mode[0] == "D"
+
+    @property
+    def gives_delta(self) -> bool:
+        """Tell whether the output is a delta."""
+        return self.mode[2] == "D"
+
+    def step(self, now_us: int, last: bool) -> Tuples:
+        """Return what there is to give: a delta; or the complete relation, at the hop."""
+        given = [b.step(now_us, last) for b in self.below]
+        started = time.perf_counter()
+        if self.reads_delta and not (last or self.by_tuple):
+            for waiting, part in zip(self._waiting, given, strict=True):
+                waiting.append(part)
+            out = nothing(self.width, self.gives_delta)
+        elif self.reads_delta:
+            out = self._from_delta(now_us, given, last)
+        else:
+            out = self._from_complete(now_us, given, last)
+        self.account.spent_s += time.perf_counter() - started
+        self.account.hops += last
+        if out.signs is not None:
+            came = int((out.signs > 0).sum())
+            self.account.came += came
+            self.account.went += len(out) - came
+        elif last:
+            self.account.complete = len(out)
+        return out
+
+    def _from_delta(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
+        inputs = [together([*w, g]) for w, g in zip(self._waiting, given, strict=True)]
+        self._waiting = [[] for _ in self.below]
+        out = self.core.delta(now_us, *inputs)
+        if self.cache is None:
+            return out
+        self.cache.apply(now_us, out)
+        return self.cache.complete() if last else nothing(self.width, False)
+
+    def _from_complete(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
+        if not last:
+            return nothing(self.width, self.gives_delta)
+        out = self.core.complete(now_us, *given)
+        return out if self.compare is None else self.compare.delta(now_us, out)
+
+    def load(self, now_us: int, inputs: Sequence[Tuples], output: Tuples | None, keep_core: bool) -> None:
+        """Take up the state this node would have, had it run until a hop; `keep_core`: the operator itself has it."""
+        if self.reads_delta and not keep_core:
+            self.core.delta(now_us, *(i.signed() for i in inputs))
+        if self.cache is not None and output is not None:
+            self.cache.apply(now_us, output.signed())
+        if self.compare is not None and output is not None:
+            self.compare.delta(now_us, output)
+
+    @property
+    def tuples(self) -> int:
+        """Return how many tuples are held."""
+        held = sum(b.tuples for b in self._bags()) + getattr(self.core, "tuples", 0)
+        return held + (len(self.compare.last) if self.compare is not None else 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        held = sum(b.nbytes for b in self._bags()) + getattr(self.core, "nbytes", 0)
+        return held + (self.compare.last.rows.nbytes if self.compare is not None else 0)
+
+    @property
+    def flips(self) -> int:
+        """Return how often a value or tuple came into the answer or left it before its time."""
+        return int(getattr(self.core, "flips", 0))
+
+    def _bags(self) -> list[Bag]:
+        held = list(getattr(self.core, "bags", ())) if self.reads_delta else []
+        return [*held, *([self.cache.bag] if self.cache is not None else [])]

@@ -1,0 +1,112 @@
+"""Operators on every row by itself: conditions and projections over rows of codes. No state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.operators.evaluate import ColumnOf, evaluate, truth
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.tuples import Matrix, Tuples
+from midstream.plan.expr import Column, Expr
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which column of a matrix holds which column of a relation."""
+
+    columns: tuple[Column, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def place(self, column: Column) -> int:
+        """Return where a column is."""
+        return self.columns.index(column)
+
+    def places(self, columns: Sequence[Column]) -> npt.NDArray[np.int64]:
+        """Return where some columns are."""
+        return np.array([self.columns.index(c) for c in columns], np.int64)
+
+    def reader(self, rows: Matrix, coding: Coding) -> ColumnOf:
+        """Return a function from a column to its values, each decoded once."""
+        decoded: dict[Column, pa.Array] = {}
+
+        def values(column: Column) -> pa.Array:
+            if column not in decoded:
+                decoded[column] = coding.decode(np.ascontiguousarray(rows[:, self.place(column)]), column.type)
+            return decoded[column]
+
+        return values
+
+
+class Condition:
+    """Conditions that all must be true."""
+
+    def __init__(self, conjuncts: Sequence[Expr], layout: Layout, coding: Coding) -> None:
+        self._conjuncts = tuple(conjuncts)
+        self._layout = layout
+        self._coding = coding
+
+    def __bool__(self) -> bool:
+        return bool(self._conjuncts)
+
+    def holds(self, rows: Matrix) -> npt.NDArray[np.bool_]:
+        """Tell for which rows all conditions are true."""
+        values = self._layout.reader(rows, self._coding)
+        passed = np.ones(len(rows), np.bool_)
+        for conjunct in self._conjuncts:
+            passed &= truth(conjunct, len(rows), values)
+        return passed
+
+
+class SelectRows:
+    """Lets the tuples through for which every condition is true."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self.tested = 0
+
+    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return what came and went of the selection."""
+        return self.complete(now_us, tuples)
+
+    def complete(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return the tuples that pass."""
+        self.tested += len(tuples)
+        passed = self._condition.holds(tuples.rows)
+        return tuples if passed.all() else tuples.where(passed)
+
+
+class ProjectRows:
+    """Makes a new row of every row."""
+
+    def __init__(self, exprs: Sequence[Expr], layout: Layout, coding: Coding) -> None:
+        self._exprs = tuple(exprs)
+        self._layout = layout
+        self._coding = coding
+        plain = [e for e in exprs if isinstance(e, Column)]
+        self._places = layout.places(plain) if len(plain) == len(exprs) else None
+        self._same = self._places is not None and list(self._places) == list(range(len(layout)))
+        self.tested = 0
+
+    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return what came and went, projected."""
+        return self.complete(now_us, tuples)
+
+    def complete(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return the tuples projected."""
+        if self._same:
+            return tuples
+        if self._places is not None:
+            return Tuples(np.ascontiguousarray(tuples.rows[:, self._places]), tuples.until, tuples.signs)
+        values = self._layout.reader(tuples.rows, self._coding)
+        rows = np.empty((len(tuples), len(self._exprs)), np.int64)
+        for k, expr in enumerate(self._exprs):
+            if isinstance(expr, Column):
+                rows[:, k] = tuples.rows[:, self._layout.place(expr)]
+            else:
+                rows[:, k] = self._coding.encode(evaluate(expr, len(tuples), values))
+        return Tuples(rows, tuples.until, tuples.signs)

@@ -1,0 +1,74 @@
+"""Tuples: what an edge between two operators carries, a delta or a complete relation, as rows of 64-bit codes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+
+FOREVER = 2**62
+"""The end of tuples that time alone does not end: who gave them takes them back."""
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Rows of codes, and the last time each is valid.
+
+    A delta says by `signs` which rows come (+1) and which go before their time (-1); those whose time is over are
+    left out, since everybody can tell. In a complete relation `signs` is None.
+    """
+
+    rows: Matrix
+    until: Vector
+    signs: Vector | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def positive(self) -> "Tuples":
+        """Return the rows that come."""
+        if self.signs is None:
+            return self
+        coming = self.signs > 0
+        return Tuples(self.rows, self.until) if coming.all() else self.where(coming).unsigned
+
+    @property
+    def negative(self) -> "Tuples":
+        """Return the rows that go."""
+        assert self.signs is not None, "a complete relation has no negative tuples"
+        return self.where(self.signs < 0).unsigned
+
+    @property
+    def unsigned(self) -> "Tuples":
+        """Return the same rows without signs."""
+        return Tuples(self.rows, self.until)
+
+    def where(self, chosen: npt.NDArray[np.bool_] | Vector) -> "Tuples":
+        """Return the chosen rows."""
+        return Tuples(self.rows[chosen], self.until[chosen], None if self.signs is None else self.signs[chosen])
+
+    def signed(self, sign: int = 1) -> "Tuples":
+        """Return the rows of a complete relation as a delta."""
+        return Tuples(self.rows, self.until, np.full(len(self), sign, np.int64))
+
+
+def nothing(width: int, signed: bool) -> Tuples:
+    """Return no rows at all."""
+    return Tuples(
+        np.empty((0, width), np.int64), np.empty(0, np.int64), np.empty(0, np.int64) if signed else None
+    )  # fmt: skip
+
+
+def together(parts: Sequence[Tuples]) -> Tuples:
+    """Return several relations, or several deltas, as one."""
+    held = [p for p in parts if len(p)] or list(parts[:1])
+    if len(held) == 1:
+        return held[0]
+    signs = None
+    if held[0].signs is not None:
+        signs = np.concatenate([p.signs for p in held if p.signs is not None])
+    return Tuples(np.concatenate([p.rows for p in held]), np.concatenate([p.until for p in held]), signs)

@@ -1,0 +1,53 @@
+"""Assign modes: the cheapest mode for every operator of a tree, in one walk from the leaves to the root.
+
+For every operator the cheapest way to give a delta and the cheapest way to give the complete relation are kept, each
+with the modes below it: what is above an operator sees of it only which of the two it gives (theorem of optimality).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from midstream.optimize.hopping.cost import Constants, cost
+from midstream.optimize.hopping.estimate import Sizes
+from midstream.plan.algebra import Rel, Scan, inputs, operators
+from midstream.plan.hopping import DELTA, MODES, WINDOW, Emit
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """What the operators of a tree cost together, and their modes in the order of `operators`."""
+
+    cost: float
+    modes: tuple[str, ...]
+
+
+Best = dict[str, Assigned]
+"""The cheapest modes that give a delta ("D") and that give the complete relation ("C")."""
+
+
+def assign_modes(
+    root: Rel,
+    emit: Emit,
+    sizes: Sizes,
+    constants: Constants,
+    working: tuple[str, ...] = (),
+) -> Assigned:
+    """Return the cheapest modes of a tree that gives what is emitted."""
+    ways = list(working) or [WINDOW for _ in operators(root)]
+    number = iter(range(len(ways)))
+    best = _best(root, sizes, constants, lambda: ways[next(number)])
+    return best["D" if emit == DELTA else "C"]
+
+
+def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str]) -> Best:
+    if isinstance(rel, Scan):
+        return {"D": Assigned(0.0, ()), "C": Assigned(0.0, ())}
+    below = [_best(child, sizes, constants, next_way) for child in inputs(rel)]
+    way = next_way()
+    best: Best = {}
+    for mode in MODES:
+        reading = [b[mode[0]] for b in below]
+        total = cost(rel, mode, way, sizes, constants).total + sum(r.cost for r in reading)
+        if mode[2] not in best or total < best[mode[2]].cost:
+            best[mode[2]] = Assigned(total, (*(m for r in reading for m in r.modes), mode))
+    return best

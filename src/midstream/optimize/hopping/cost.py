@@ -1,0 +1,242 @@
+"""What an operator costs per hop in each of its modes, in nanoseconds, from the sizes of its inputs and its output.
+
+Reading deltas, an operator pays for what comes and goes and for the upkeep of its state; reading complete relations,
+for all rows every time. Giving what it does not read, it also converts: a cache of its answer, or a comparison with
+the last answer. Both inputs are of one kind. Costs of plans for different hops are compared per second: divide by the
+hop.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.plan.algebra import (
+    Anti,
+    Distinct,
+    Except,
+    Group,
+    Join,
+    Project,
+    Rel,
+    Scan,
+    Select,
+    Union,
+    inputs,
+)
+from midstream.plan.expr import Call, Column, Expr, columns
+from midstream.plan.hopping import TUPLE
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Nanoseconds for one of each; those of a machine are measured elsewhere."""
+
+    insert: float = 60.0
+    """Put a tuple into a hash table."""
+    lookup: float = 30.0
+    """Look for a tuple in a hash table."""
+    concatenate: float = 8.0
+    """Make a pair of two tuples."""
+    purge: float = 20.0
+    """Remove a tuple whose time is over."""
+    scan: float = 1.0
+    """Look at the end of a tuple in a state, at every hop."""
+    copy: float = 4.0
+    """Hand a tuple over."""
+    select: float = 10.0
+    """Test a condition on a tuple."""
+    project: float = 5.0
+    """Make a tuple of a tuple."""
+    union: float = 4.0
+    """Hand over a tuple of either side."""
+    group: float = 15.0
+    """Bring a tuple into an aggregate."""
+    arrival: float = 200.0
+    """Work on a tuple by itself, as it comes, instead of on all at the hop."""
+    fixed: float = 50_000.0
+    """Call an operator at a hop."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Nanoseconds per hop, by what they are for."""
+
+    fixed: float = 0.0
+    read: float = 0.0
+    """Taking rows from the window of a stream."""
+    insert: float = 0.0
+    probe: float = 0.0
+    concatenate: float = 0.0
+    purge: float = 0.0
+    """Removing what was taken back or is over, and looking for it."""
+    evaluate: float = 0.0
+    """Conditions, projections, aggregates, and handing over."""
+    conversion: float = 0.0
+    flips: float = 0.0
+    """Decisions on single tuples, some of them taken back in the same hop."""
+
+    @property
+    def total(self) -> float:
+        """Return the nanoseconds in all."""
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return what is not zero, by name."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: part for name, part in found.items() if part}
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants) -> Cost:
+    """Return what an operator costs per hop."""
+    below = inputs(node)
+    parts = [sizes.of(b) for b in below]
+    given = sizes.of(node)
+    delta = mode[0] == "D"
+    own = _own(node, delta, parts, given, sizes, constants)
+    for child, size in zip(below, parts, strict=True):
+        if isinstance(child, Scan):
+            own += read_cost(delta, size, constants)
+    if delta and working == TUPLE:
+        own += _flips(node, parts, given, constants)
+    return own + conversion_cost(mode, given, constants)
+
+
+def _own(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
+    match node, below:
+        case Join(left, right, conjuncts), (a, b):
+            rest = [c for c in conjuncts if not is_key(c, set(left.columns), set(right.columns))]
+            passed = sizes.passing(rest, {**a.distinct, **b.distinct})
+            return join_cost(delta, a, b, out, len(rest), passed, constants)
+        case Anti(left, right, conjuncts), (a, b):
+            keys = [c for c in conjuncts if is_key(c, set(left.columns), set(right.columns))]
+            pairs = sizes.passing(keys, {**a.distinct, **b.distinct})
+            return anti_cost(delta, a, b, out, len(conjuncts) - len(keys), pairs, constants)
+        case Except(), (a, b):
+            return except_cost(delta, a, b, out, constants)
+        case Union(), (a, b):
+            return union_cost(delta, a, b, constants)
+        case Select(_, conjuncts), (a,):
+            return select_cost(delta, a, len(conjuncts), constants)
+        case Project(), (a,):
+            return project_cost(delta, a, constants)
+        case Distinct(), (a,):
+            return distinct_cost(delta, a, out, constants)
+        case Group(_, _, _, aggregates), (a,):
+            return group_cost(delta, a, out, len(aggregates), constants)
+    return Cost()
+
+
+def is_key(conjunct: Expr, lefts: set[Column], rights: set[Column]) -> bool:
+    """Tell whether rows are found by a condition: an equality of something on the left and something on the right."""
+    if not isinstance(conjunct, Call) or conjunct.function != "=":
+        return False
+    a, b = (set(columns(arg)) for arg in conjunct.args)
+    return bool(a and b) and ((a <= lefts and b <= rights) or (a <= rights and b <= lefts))
+
+
+def read_cost(delta: bool, size: Size, c: Constants) -> Cost:
+    """Return what it costs to take a scan's rows."""
+    return Cost(read=c.copy * (size.delta if delta else size.complete))
+
+
+def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
+    """Return what it costs to give what is not computed: a cache brought up to date, or a comparison of two answers."""
+    if mode == "DICO":
+        upkeep = c.insert * out.positive + c.lookup * out.negative + c.purge * out.matured
+        return Cost(conversion=upkeep + (c.scan + c.copy) * out.complete)
+    if mode == "CIDO":
+        return Cost(conversion=2 * c.lookup * out.complete)
+    return Cost()
+
+
+def _upkeep(sides: Sequence[Size], c: Constants) -> float:
+    """Return what it costs to find in states what was taken back, and to look for what is over."""
+    return sum(c.lookup * s.negative + c.purge * s.matured + c.scan * s.complete for s in sides)
+
+
+def join_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, passed: float, c: Constants) -> Cost:
+    """Return the cost of a hash join; of the pairs with equal keys, `tests` conditions pass the part `passed`."""
+    each = (c.concatenate + c.select * tests) / passed if passed else 0.0
+    if delta:
+        return Cost(
+            c.fixed,
+            insert=c.insert * (a.positive + b.positive),
+            probe=c.lookup * (a.delta + b.delta),
+            concatenate=each * out.delta,
+            purge=_upkeep((a, b), c),
+        )
+    return Cost(c.fixed, insert=c.insert * b.complete, probe=c.lookup * a.complete, concatenate=each * out.complete)
+
+
+def anti_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, pairs: float, c: Constants) -> Cost:
+    """Return the cost of an anti-join; `pairs`: the part of all pairs that have equal keys."""
+    each = (c.concatenate + c.select * tests) * pairs
+    if delta:
+        moved = b.delta + b.matured
+        return Cost(
+            c.fixed,
+            insert=c.insert * (a.positive + b.positive),
+            probe=c.lookup * (a.positive + moved),
+            concatenate=each * (a.positive * b.complete + moved * a.complete),
+            purge=_upkeep((a, b), c),
+            evaluate=c.copy * out.delta,
+        )
+    seen = each * a.complete * b.complete if tests else 0.0
+    copied = c.copy * out.complete
+    probe = c.lookup * a.complete
+    return Cost(c.fixed, insert=c.insert * b.complete, probe=probe, concatenate=seen, evaluate=copied)
+
+
+def except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
+    """Return the cost of a difference: numbers by value, which are kept, or counted anew."""
+    if delta:
+        return Cost(
+            c.fixed, insert=c.insert * (a.positive + b.positive), purge=_upkeep((a, b), c), evaluate=c.copy * out.delta
+        )
+    return Cost(c.fixed, insert=c.insert * (a.complete + b.complete), evaluate=c.copy * out.complete)
+
+
+def distinct_cost(delta: bool, a: Size, out: Size, c: Constants) -> Cost:
+    """Return the cost of making a set, which is a difference with nothing on the right."""
+    return except_cost(delta, a, Size(0.0, 0.0, 0.0, 0.0), out, c)
+
+
+def union_cost(delta: bool, a: Size, b: Size, c: Constants) -> Cost:
+    """Return the cost of handing over the tuples of both sides."""
+    return Cost(c.fixed, evaluate=c.union * (a.delta + b.delta if delta else a.complete + b.complete))
+
+
+def select_cost(delta: bool, a: Size, conditions: int, c: Constants) -> Cost:
+    """Return the cost of testing tuples."""
+    return Cost(c.fixed, evaluate=c.select * conditions * (a.delta if delta else a.complete))
+
+
+def project_cost(delta: bool, a: Size, c: Constants) -> Cost:
+    """Return the cost of making tuples."""
+    return Cost(c.fixed, evaluate=c.project * (a.delta if delta else a.complete))
+
+
+def group_cost(delta: bool, a: Size, out: Size, aggregates: int, c: Constants) -> Cost:
+    """Return the cost of groups: with deltas, those that something came to or went from are computed anew."""
+    work = c.group * max(aggregates, 1)
+    if delta:
+        touched = a.complete * (1 - out.old)
+        return Cost(
+            c.fixed,
+            insert=c.insert * a.positive,
+            probe=c.lookup * a.delta,
+            purge=_upkeep((a,), c),
+            evaluate=work * touched + c.copy * out.delta,
+        )
+    return Cost(c.fixed, probe=c.lookup * a.complete, evaluate=work * a.complete)
+
+
+def _flips(node: Rel, below: Sequence[Size], out: Size, c: Constants) -> Cost:
+    """Return what it costs more to decide on every tuple as it comes: at worst every one changes a decision."""
+    came = sum(s.delta for s in below)
+    turned = max(0.0, came - out.delta) if isinstance(node, Except | Anti | Distinct | Group) else 0.0
+    return Cost(flips=c.arrival * came + c.copy * turned)

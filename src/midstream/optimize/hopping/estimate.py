@@ -1,0 +1,336 @@
+"""How large answers are, and what comes and goes of them per hop.
+
+In the long run an answer keeps its size. Of its rows a part is new at every hop, a part has ended by its time, and a
+part was taken back before that. A pair of rows stays when both stay, so that the parts of a join are products; a row
+of a set stays when one of its copies does. What counts by value (difference, distinct, groups) gives rows that never
+end by themselves: all of their going is taking back.
+
+Values come in geometrically different numbers: of n rows over d values, n / (n + d) of the values are there. That
+leaves something of values that come often, where independent draws would leave nothing.
+
+A size does not depend on join order, nor on where differences and anti-joins stand: it is that of the graph with all
+differences pushed down.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from midstream.optimize.hopping.fresh import Fresh
+from midstream.optimize.hopping.graph import (
+    Difference,
+    Graph,
+    GroupOf,
+    Leaf,
+    Nested,
+    Outputs,
+    Part,
+    UnionOf,
+    Without,
+    alone,
+    block_text,
+    equal_columns,
+    graph_of,
+    graph_text,
+    in_order,
+    reads,
+)
+from midstream.optimize.hopping.pull_difference import Move, pull_difference
+from midstream.optimize.hopping.push_difference import push_differences
+from midstream.optimize.hopping.statistics import HopStatistics, Name, Values, values_of
+from midstream.plan.algebra import Rel, Scan
+from midstream.plan.expr import Expr
+from midstream.plan.window import RangeWindow
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows of an answer: all of them, and per hop those that come, are taken back, and end by their time."""
+
+    complete: float
+    positive: float
+    negative: float
+    matured: float
+    distinct: Values = field(default_factory=dict, compare=False)
+    """Different values of its columns."""
+
+    @property
+    def old(self) -> float:
+        """Return the part of the rows that was there at the last hop."""
+        return 1 - _part(self.positive, self.complete)
+
+    @property
+    def unmatured(self) -> float:
+        """Return the part of the last hop's rows whose time is not over."""
+        return 1 - _part(self.matured, self.complete)
+
+    @property
+    def staying(self) -> float:
+        """Return the part of the last hop's rows that is still there."""
+        return 1 - _part(self.matured + self.negative, self.complete)
+
+    @property
+    def delta(self) -> float:
+        """Return how many rows an edge with deltas carries per hop."""
+        return self.positive + self.negative
+
+
+def _part(some: float, of: float) -> float:
+    return min(1.0, some / of) if of > 0 else 0.0
+
+
+def sized(complete: float, old: float, unmatured: float, staying: float, distinct: Values) -> Size:
+    """Return a size from the parts of its rows that stay."""
+    taken_back = max(0.0, unmatured - staying)
+    return Size(complete, complete * (1 - old), complete * taken_back, complete * (1 - unmatured), distinct)
+
+
+def present(mean: float) -> float:
+    """Return which part of all values is there when a value comes `mean` times."""
+    return mean / (1 + mean)
+
+
+class Sizes:
+    """Sizes of the operators of trees, and of graphs, for one hop length."""
+
+    def __init__(self, statistics: HopStatistics, hop_us: int) -> None:
+        self.statistics = statistics
+        self.hop_us = hop_us
+        self._of_tree: dict[int, tuple[Rel, Size]] = {}
+        self._of_graph: dict[Graph, Size] = {}
+        self._of_part: dict[Part, Size] = {}
+
+    def of(self, rel: Rel) -> Size:
+        """Return the size of a tree's answer."""
+        found = self._of_tree.get(id(rel))
+        if found is None:
+            # The tree is kept beside its size, so that no other can get its id.
+            found = self._of_tree[id(rel)] = (rel, self.graph(graph_of(rel)))
+        return found[1]
+
+    def graph(self, graph: Graph) -> Size:
+        """Return the size of a graph's answer."""
+        found = self._of_graph.get(graph)
+        if found is None:
+            found = self._of_graph[graph] = self._graph(graph)
+        return found
+
+    def _graph(self, graph: Graph) -> Size:
+        parts = self.filtered_parts(graph)
+        size = self.joined(parts, across(graph), parts)
+        for anti in graph.antis:
+            size = self.without(size, anti)
+        size = self.seen(size, graph.parts, graph.conjuncts, graph.antis)
+        size = projected(size, graph.outputs)
+        if not graph.distinct:
+            return size
+        return self._measured(distinct_of(size, graph.columns), graph_text(graph, self.statistics.known_as))
+
+    def filtered_parts(self, graph: Graph) -> list[Size]:
+        """Return the sizes of a graph's parts, each under the conditions on it alone."""
+        owners = graph.owners()
+        own: list[list[Expr]] = [[] for _ in graph.parts]
+        for conjunct in graph.conjuncts:
+            at = reads(owners, [conjunct])
+            if len(at) < 2:
+                own[min(at, default=0)].append(conjunct)
+        return [self.filtered(p, c) for p, c in zip(graph.parts, own, strict=True)]
+
+    def filtered(self, part: Part, conjuncts: Sequence[Expr]) -> Size:
+        """Return the size of a part under conditions on it alone."""
+        if isinstance(part, Difference):
+            # Conditions on a difference are taken as inside it, wherever they are: its size must not depend on that.
+            graph = replace(alone(part), conjuncts=tuple(conjuncts))
+            inside = pull_difference(graph, Move(0, filters=True), Fresh())
+            assert inside is not None, "conditions go into a difference of any kind"
+            part, conjuncts = inside.parts[0], inside.conjuncts
+        size = self.part(part)
+        passed = 1.0
+        for conjunct in conjuncts:
+            passed *= self.statistics.passing(conjunct, size.distinct)
+        rows = size.complete * passed
+        few = {name: min(d, max(1.0, rows)) for name, d in size.distinct.items()}
+        return self.seen(sized(rows, size.old, size.unmatured, size.staying, few), (part,), conjuncts, ())
+
+    def part(self, part: Part) -> Size:
+        """Return the size of a part."""
+        found = self._of_part.get(part)
+        if found is None:
+            found = self._of_part[part] = self._part(part)
+        return found
+
+    def _part(self, part: Part) -> Size:
+        match part:
+            case Leaf(scan):
+                return self._scan(scan)
+            case GroupOf(child):
+                return self._groups(part, self.graph(child))
+            case UnionOf(left, right):
+                return _union(part, self.graph(left), self.graph(right))
+            case Nested(graph):
+                return self.graph(graph)
+            case Difference():
+                return self._difference(part)
+
+    def joined(self, sizes: Sequence[Size], conjuncts: Iterable[Expr], everything: Sequence[Size]) -> Size:
+        """Return the size of a join of sizes; `everything`: all that is joined further up, whose columns are known."""
+        distinct: Values = {}
+        for size in everything:
+            distinct.update(size.distinct)
+        rows, old, unmatured, staying = 1.0, 1.0, 1.0, 1.0
+        for size in sizes:
+            rows, old = rows * size.complete, old * size.old
+            unmatured, staying = unmatured * size.unmatured, staying * size.staying
+        return sized(rows * self.passing(conjuncts, distinct), old, unmatured, staying, distinct)
+
+    def passing(self, conjuncts: Iterable[Expr], distinct: Values) -> float:
+        """Return the part of all combinations that pass conditions; equalities that follow from others pass all."""
+        passed = 1.0
+        above: dict[Name, Name] = {}
+
+        def top(name: Name) -> Name:
+            while name in above:
+                name = above[name]
+            return name
+
+        for conjunct in sorted(map(in_order, conjuncts), key=str):
+            pair = equal_columns(conjunct)
+            if pair is not None:
+                a, b = (top((c.alias, c.name)) for c in pair)
+                if a == b:
+                    continue
+                above[a] = b
+            passed *= self.statistics.passing(conjunct, distinct)
+        return passed
+
+    def without(self, left: Size, anti: Without) -> Size:
+        """Return what an anti-join leaves: a row stays when no partner comes, and is there when it has none."""
+        right = self.graph(anti.right)
+        distinct = {**left.distinct, **right.distinct}
+        partners = right.complete * self.passing(anti.conjuncts, distinct)
+        rows = left.complete / (1 + partners)
+        undisturbed = (1 + partners) / (1 + partners * (2 - right.old))
+        return sized(rows, left.old * undisturbed, left.unmatured, left.staying * undisturbed, left.distinct)
+
+    def seen(self, size: Size, parts: Iterable[Part], conjuncts: Iterable[Expr], antis: Iterable[Without]) -> Size:
+        """Return what was measured of a join instead of an estimate, if it was."""
+        if not self.statistics.measured:
+            return size
+        return self._measured(size, block_text(parts, conjuncts, antis, self.statistics.known_as))
+
+    def _measured(self, size: Size, text: str) -> Size:
+        found = self.statistics.measured.get(text)
+        if found is None:
+            return size
+        return Size(found.complete, found.positive, found.negative, found.matured, size.distinct)
+
+    def _scan(self, scan: Scan) -> Size:
+        rows, window = self.statistics.rows(scan), scan.source.window
+        coming = min(rows, self.statistics.rate(scan) * self.hop_us / 1e6)
+        distinct = {(c.alias, c.name): min(self.statistics.values(c), max(1.0, rows)) for c in scan.columns}
+        if isinstance(window, RangeWindow):
+            return Size(rows, coming, 0.0, coming, distinct)
+        # Rows go when others come, which nobody knows beforehand: they are taken back.
+        return Size(rows, coming, coming, 0.0, distinct)
+
+    def _groups(self, part: GroupOf, child: Size) -> Size:
+        if not part.keys:
+            changed = present(child.positive + child.negative + child.matured)
+            return sized(1.0, 1 - changed, 1.0, 1 - changed, {(c.alias, c.name): 1.0 for c in part.columns})
+        possible = 1.0
+        for key in part.keys:
+            possible *= values_of(key, child.distinct)
+        groups = possible * present(child.complete / possible)
+        touched = present((child.positive + child.negative + child.matured) / max(groups, 1e-9))
+        distinct = {(c.alias, c.name): max(1.0, groups) for c in part.columns}
+        for column, key in zip(part.columns, part.keys, strict=False):
+            distinct[(column.alias, column.name)] = min(values_of(key, child.distinct), max(1.0, groups))
+        return sized(groups, 1 - touched, 1.0, 1 - touched, distinct)
+
+    def _difference(self, part: Difference) -> Size:
+        pushed = push_differences(alone(part))
+        if len(pushed.parts) > 1:
+            size = self.graph(pushed)
+            return replace(size, negative=size.negative + size.matured, matured=0.0)
+        left, right = self.graph(part.left), self.graph(part.right)
+        here = [
+            min(_values(s, side.columns), max(1.0, s.complete)) for s, side in ((left, part.left), (right, part.right))
+        ]
+        values = max(here)
+        size = (_less_bag if part.all else _less_set)(left, right, values)
+        return replace(size, distinct={n: min(d, max(1.0, size.complete)) for n, d in left.distinct.items()})
+
+
+def across(graph: Graph) -> list[Expr]:
+    """Return the conditions of a graph that read more than one part."""
+    owners = graph.owners()
+    return [c for c in graph.conjuncts if len(reads(owners, [c])) > 1]
+
+
+def projected(size: Size, outputs: Outputs) -> Size:
+    """Return a size with the columns of a projection."""
+    return replace(size, distinct={(c.alias, c.name): values_of(e, size.distinct) for c, e in outputs})
+
+
+def distinct_of(size: Size, columns: Sequence[object]) -> Size:
+    """Return the size of a set of rows: a value stays when it is there at both hops."""
+    values = _values(size, columns)
+    mean = size.complete / values
+    rows = values * present(mean)
+    both = 2 - present(mean * (2 - size.staying)) / present(mean) if mean else 1.0
+    distinct = {n: min(d, max(1.0, rows)) for n, d in size.distinct.items()}
+    return sized(rows, both, 1.0, both, distinct)
+
+
+def _values(size: Size, columns: Sequence[object]) -> float:
+    """Return how many different rows there could be."""
+    found = 1.0
+    for column in columns:
+        found *= size.distinct.get((getattr(column, "alias", ""), getattr(column, "name", "")), 1.0)
+    return max(1.0, found)
+
+
+def _replaced(size: Size, values: float) -> float:
+    """Return the part of the copies that stay, or that another copy of the value has come for."""
+    gone = 1 - size.staying
+    return size.staying + gone * present(size.complete / values * gone)
+
+
+def _less_bag(left: Size, right: Size, values: float) -> Size:
+    """Return EXCEPT ALL: of geometric numbers l and r, the mean of max(l - r, 0) is l / (1 + r / (1 + l))."""
+    a, b = left.complete / values, right.complete / values
+    against = b / (1 + a)
+    rows = left.complete / (1 + against)
+    undisturbed = (1 + against) / (1 + against * (2 - _replaced(right, values)))
+    staying = _replaced(left, values) * undisturbed
+    return sized(rows, staying, 1.0, staying, {})
+
+
+def _less_set(left: Size, right: Size, values: float) -> Size:
+    """Return EXCEPT: the values that are on the left and not on the right."""
+    a, b = left.complete / values, right.complete / values
+    rows = values * present(a) / (1 + b)
+    both = 2 - present(a * (2 - left.staying)) / present(a) if a else 1.0
+    staying = both * (1 + b) / (1 + b * (2 - right.staying))
+    return sized(rows, staying, 1.0, staying, {})
+
+
+def _union(part: UnionOf, left: Size, right: Size) -> Size:
+    sums = (
+        left.complete + right.complete,
+        left.positive + right.positive,
+        left.negative + right.negative,
+        left.matured + right.matured,
+    )
+    distinct: Values = {}
+    for column, a, b in zip(part.columns, part.left.columns, part.right.columns, strict=True):
+        both = (left.distinct.get((a.alias, a.name), 1.0), right.distinct.get((b.alias, b.name), 1.0))
+        distinct[(column.alias, column.name)] = max(both)
+    return Size(*sums, distinct)
+
+
+def signature(rel: Rel, statistics: HopStatistics) -> str:
+    """Write what a tree gives in one line, the same for every join order and every place of a difference."""
+    graph = push_differences(graph_of(rel))
+    if graph.distinct:
+        return graph_text(graph, statistics.known_as)
+    return block_text(graph.parts, graph.conjuncts, graph.antis, statistics.known_as)

@@ -1,0 +1,315 @@
+"""The extended join graph of a tree: what is joined, by which conditions, without what, and what is given of it.
+
+    Graph   outputs ◀── parts joined under conjuncts, less those with a partner in an anti-join's right side
+    part    Leaf (a scan) | GroupOf | UnionOf | Difference of two graphs | Nested (a graph made a set)
+
+A graph says nothing about join order and about where anti-joins stand; projections inside are put into the expressions.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
+from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
+from midstream.plan.stage import Aggregate
+from midstream.plan.window import RowsWindow
+
+Outputs = tuple[tuple[Column, Expr], ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A scan."""
+
+    scan: Scan
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that are read."""
+        return self.scan.columns
+
+
+@dataclass(frozen=True)
+class GroupOf:
+    """The groups of a graph's rows."""
+
+    child: "Graph"
+    alias: str
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return a column for each key and each aggregate, named as `Group` does."""
+        keys = [Column(self.alias, f"key{i}", k.type) for i, k in enumerate(self.keys)]
+        return (*keys, *(Column(self.alias, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)))
+
+
+@dataclass(frozen=True)
+class UnionOf:
+    """The rows of two graphs."""
+
+    left: "Graph"
+    right: "Graph"
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The rows of one graph less those of another, by position.
+
+    `core`: the columns that decide; the others come from parts that both sides join in the same way, so that a row's
+    fate does not depend on them. All columns, when nothing is known.
+    """
+
+    left: "Graph"
+    right: "Graph"
+    all: bool
+    core: frozenset[Column] | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of the left side."""
+        return self.left.columns
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A graph whose answer is made a set before it is joined."""
+
+    graph: "Graph"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what the graph gives."""
+        return self.graph.columns
+
+
+Part = Leaf | GroupOf | UnionOf | Difference | Nested
+
+
+@dataclass(frozen=True)
+class Without:
+    """An anti-join: rows with a partner in `right` are left out."""
+
+    right: "Graph"
+    conjuncts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Parts, all joined. `distinct`: each different row of the answer is given once."""
+
+    outputs: Outputs
+    parts: tuple[Part, ...]
+    conjuncts: tuple[Expr, ...] = ()
+    antis: tuple[Without, ...] = ()
+    distinct: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that are given."""
+        return tuple(c for c, _ in self.outputs)
+
+    def owners(self) -> dict[Column, int]:
+        """Return the number of the part that gives a column."""
+        return {c: i for i, part in enumerate(self.parts) for c in part.columns}
+
+
+def reads(owners: dict[Column, int], exprs: Iterable[Expr]) -> frozenset[int]:
+    """Return the numbers of the parts that expressions read; columns of no part do not count."""
+    return frozenset(owners[c] for e in exprs for c in columns(e) if c in owners)
+
+
+def alone(part: Part) -> Graph:
+    """Return the graph that is one part."""
+    return Graph(tuple((c, c) for c in part.columns), (part,))
+
+
+def graph_of(rel: Rel) -> Graph:
+    """Return the graph of a tree, anti-joins and differences where they are written."""
+    if isinstance(rel, Distinct):
+        inner = graph_of(rel.child)
+        return replace(inner, distinct=True)
+    exprs, parts, conjuncts, antis = _flat(rel)
+    outputs = tuple((c, exprs[c]) for c in rel.columns)
+    return Graph(outputs, tuple(parts), tuple(dict.fromkeys(conjuncts)), tuple(antis))
+
+
+Flat = tuple[dict[Column, Expr], list[Part], list[Expr], list[Without]]
+
+
+def _flat(rel: Rel) -> Flat:
+    """Return what a tree's columns are computed from, and the parts, conditions and anti-joins below it."""
+    match rel:
+        case Select(child, conjuncts):
+            exprs, parts, conditions, antis = _flat(child)
+            return exprs, parts, [*conditions, *(substituted(c, exprs) for c in conjuncts)], antis
+        case Project(child, outputs):
+            exprs, parts, conditions, antis = _flat(child)
+            return {c: substituted(e, exprs) for c, e in outputs}, parts, conditions, antis
+        case Join(left, right, conjuncts):
+            (a, a_parts, a_conditions, a_antis), (b, b_parts, b_conditions, b_antis) = _flat(left), _flat(right)
+            exprs = {**a, **b}
+            own = [substituted(c, exprs) for c in conjuncts]
+            return exprs, [*a_parts, *b_parts], [*a_conditions, *b_conditions, *own], [*a_antis, *b_antis]
+        case Anti(left, right, conjuncts):
+            exprs, parts, conditions, antis = _flat(left)
+            own = [substituted(c, exprs) for c in conjuncts]
+            return exprs, parts, conditions, [*antis, Without(graph_of(right), tuple(own))]
+        case Scan():
+            part: Part = Leaf(rel)
+        case Distinct():
+            part = Nested(graph_of(rel))
+        case Group(child, alias, keys, aggregates):
+            part = GroupOf(graph_of(child), alias, keys, aggregates)
+        case Union(left, right, names):
+            part = UnionOf(graph_of(left), graph_of(right), names)
+        case Except(left, right, all_):
+            part = Difference(graph_of(left), graph_of(right), all_)
+    return {c: c for c in part.columns}, [part], [], []
+
+
+def substituted(expr: Expr, by: dict[Column, Expr]) -> Expr:
+    """Put expressions in the place of columns."""
+    return replace_columns(expr, lambda c: by.get(c, c))
+
+
+def spliced(graph: Graph, number: int, inner: Graph) -> Graph:
+    """Put the parts of an inner graph, which is no set, in the place of a part with the same columns."""
+    by = dict(inner.outputs)
+    return Graph(
+        tuple((c, substituted(e, by)) for c, e in graph.outputs),
+        (*graph.parts[:number], *inner.parts, *graph.parts[number + 1 :]),
+        tuple(dict.fromkeys([*(substituted(c, by) for c in graph.conjuncts), *inner.conjuncts])),
+        (*(Without(a.right, tuple(substituted(c, by) for c in a.conjuncts)) for a in graph.antis), *inner.antis),
+        graph.distinct,
+    )
+
+
+def aliases_of(what: "Part | Graph") -> tuple[str, ...]:
+    """Return every alias that names columns in something, in reading order."""
+    match what:
+        case Leaf(scan):
+            found = [scan.source.alias]
+        case GroupOf(child, alias):
+            found = [*aliases_of(child), alias]
+        case UnionOf(left, right, names):
+            found = [*aliases_of(left), *aliases_of(right), *(c.alias for c in names)]
+        case Difference(left, right):
+            found = [*aliases_of(left), *aliases_of(right)]
+        case Nested(graph):
+            found = [*aliases_of(graph)]
+        case Graph(outputs, parts, _, antis):
+            inner = (*parts, *(a.right for a in antis))
+            found = [a for i in inner for a in aliases_of(i)] + [c.alias for c, _ in outputs]
+    return tuple(dict.fromkeys(found))
+
+
+def renamed_part(part: Part, to: dict[str, str]) -> Part:
+    """Return a part with other aliases."""
+    match part:
+        case Leaf(scan):
+            window = scan.source.window
+            if isinstance(window, RowsWindow):
+                window = replace(window, partition_by=tuple(_column(c, to) for c in window.partition_by))
+            alias = to.get(scan.source.alias, scan.source.alias)
+            source = replace(scan.source, alias=alias, window=window)
+            return Leaf(Scan(source, tuple(_column(c, to) for c in scan.columns)))
+        case GroupOf(child, alias, keys, aggregates):
+            own = tuple(
+                replace(a, argument=None if a.argument is None else renamed(a.argument, to)) for a in aggregates
+            )
+            return GroupOf(renamed_graph(child, to), to.get(alias, alias), tuple(renamed(k, to) for k in keys), own)
+        case UnionOf(left, right, names):
+            sides = renamed_graph(left, to), renamed_graph(right, to)
+            return UnionOf(*sides, tuple(_column(c, to) for c in names))
+        case Difference(left, right, all_, core):
+            decides = None if core is None else frozenset(_column(c, to) for c in core)
+            return Difference(renamed_graph(left, to), renamed_graph(right, to), all_, decides)
+        case Nested(graph):
+            return Nested(renamed_graph(graph, to))
+
+
+def renamed_graph(graph: Graph, to: dict[str, str]) -> Graph:
+    """Return a graph with other aliases."""
+    return Graph(
+        tuple((_column(c, to), renamed(e, to)) for c, e in graph.outputs),
+        tuple(renamed_part(p, to) for p in graph.parts),
+        tuple(renamed(c, to) for c in graph.conjuncts),
+        tuple(Without(renamed_graph(a.right, to), tuple(renamed(c, to) for c in a.conjuncts)) for a in graph.antis),
+        graph.distinct,
+    )
+
+
+def renamed(expr: Expr, to: dict[str, str]) -> Expr:
+    """Return an expression that reads other aliases."""
+    return replace_columns(expr, lambda c: _column(c, to))
+
+
+def _column(column: Column, to: dict[str, str]) -> Column:
+    return replace(column, alias=to[column.alias]) if column.alias in to else column
+
+
+def in_order(conjunct: Expr) -> Expr:
+    """Write an equality in one way, whichever side it was written from."""
+    if isinstance(conjunct, Call) and conjunct.function == "=":
+        return replace(conjunct, args=tuple(sorted(conjunct.args, key=str)))
+    return conjunct
+
+
+def equal_columns(conjunct: Expr) -> tuple[Column, Column] | None:
+    """Return two columns of one type that a condition makes the same value; not floats, which are equal in two ways."""
+    if not isinstance(conjunct, Call) or conjunct.function != "=":
+        return None
+    left, right = conjunct.args
+    if not isinstance(left, Column) or not isinstance(right, Column) or left.type != right.type:
+        return None
+    return None if str(left.type) in ("halffloat", "float", "double") else (left, right)
+
+
+Known = Callable[[str], str]
+
+
+def graph_text(graph: Graph, known_as: Known = str) -> str:
+    """Write what a graph gives in one line that does not depend on the order of its parts."""
+    block = block_text(graph.parts, graph.conjuncts, graph.antis, known_as)
+    told = ", ".join(
+        _expr_text(e, known_as) + ("" if c == e else f" as {_expr_text(c, known_as)}") for c, e in graph.outputs
+    )
+    return f"({'distinct ' if graph.distinct else ''}{told} of {block})"
+
+
+def block_text(
+    parts: Iterable[Part], conjuncts: Iterable[Expr], antis: Iterable[Without], known_as: Known = str
+) -> str:
+    """Write what is joined, under which conditions and without what, in one line."""
+    texts = sorted(part_text(p, known_as) for p in parts)
+    if conjuncts:
+        texts.append(f"where {' and '.join(sorted(_expr_text(in_order(c), known_as) for c in conjuncts))}")
+    for right, conditions in sorted(
+        (graph_text(a.right, known_as), sorted(_expr_text(in_order(c), known_as) for c in a.conjuncts)) for a in antis
+    ):
+        texts.append(f"without {right} on {' and '.join(conditions)}")
+    return " ".join(texts)
+
+
+def part_text(part: Part, known_as: Known = str) -> str:
+    """Write a part in one line."""
+    match part:
+        case Leaf(scan):
+            return known_as(scan.source.alias)
+        case GroupOf(child, alias, keys, aggregates):
+            own = [*(_expr_text(k, known_as) for k in keys), *map(str, aggregates)]
+            return f"(group {known_as(alias)}: {', '.join(own)} of {graph_text(child, known_as)})"
+        case UnionOf(left, right):
+            return f"(union {graph_text(left, known_as)} {graph_text(right, known_as)})"
+        case Difference(left, right, all_):
+            sides = f"{graph_text(left, known_as)} {graph_text(right, known_as)}"
+            return f"(except{'-all' if all_ else ''} {sides})"
+        case Nested(graph):
+            return graph_text(graph, known_as)
+
+
+def _expr_text(expr: Expr, known_as: Known) -> str:
+    return str(replace_columns(expr, lambda c: replace(c, alias=known_as(c.alias))))

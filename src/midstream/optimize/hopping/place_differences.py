@@ -1,0 +1,68 @@
+"""Place differences: every legal position of every difference, each with the best join order and modes (DiffDP).
+
+From the graph with all differences pushed down, parts are moved into both sides of a difference, in every combination,
+and the same again inside the sides. Anti-joins are placed with the join order.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from midstream.optimize.hopping.fresh import Fresh
+from midstream.optimize.hopping.graph import Difference, Graph, graph_text, reads
+from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
+
+MOST_PLACES = 2_000
+"""Graphs that are looked at; the ones after that are not, and the best of the first ones is taken."""
+
+
+class PlaceDifferences:
+    """Says where differences may stand. Keeps count of all it has said."""
+
+    def __init__(self, fresh: Fresh, most: int = MOST_PLACES) -> None:
+        self.fresh = fresh
+        self.left = most
+
+    def __call__(self, graph: Graph, as_set: bool) -> Iterator[Graph]:
+        """Yield graphs that give the same rows: first the graph itself, then those with differences further up."""
+        seen: set[str] = set()
+        waiting = [graph]
+        while waiting:
+            found = waiting.pop(0)
+            text = graph_text(found, self.fresh.origin)
+            if text in seen:
+                continue
+            seen.add(text)
+            self.left -= 1
+            yield found
+            if self.left <= 0:
+                return
+            below = project_below(found, as_set)
+            waiting += [g for g in (below, *self._pulled(found, as_set)) if g is not None]
+
+    def _pulled(self, graph: Graph, as_set: bool) -> Iterator[Graph | None]:
+        for move in moves(graph):
+            yield pull_difference(graph, move, self.fresh, as_set)
+
+
+def moves(graph: Graph) -> Iterator[Move]:
+    """Yield everything that can be moved into a difference of a graph at once."""
+    owners = graph.owners()
+    conditions = [reads(owners, [c]) for c in graph.conjuncts]
+    antis = [reads(owners, a.conjuncts) for a in graph.antis]
+    for number, part in enumerate(graph.parts):
+        if not isinstance(part, Difference):
+            continue
+        others = [i for i in range(len(graph.parts)) if i != number]
+        filters = (False, True) if {number} in conditions else (False,)
+        for inside in _subsets(others):
+            with_them = [k for k, at in enumerate(antis) if at and at <= inside]
+            for moved in _subsets(with_them):
+                for own in filters:
+                    if inside or own:
+                        yield Move(number, inside, moved, own)
+
+
+def _subsets(numbers: list[int]) -> Iterator[frozenset[int]]:
+    for size in range(len(numbers) + 1):
+        for chosen in combinations(numbers, size):
+            yield frozenset(chosen)

@@ -1,0 +1,246 @@
+"""Plan a graph: its parts first, then the order in which they are joined, then what is given of them.
+
+    parts ──▶ conditions on one part ──▶ joins and anti-joins ──▶ projection ──▶ distinct
+
+`places` says which other graphs give the same rows with differences elsewhere; of all of them the cheapest is kept,
+one for each size that it may have, since what is above costs by size.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+from midstream.optimize.hopping.cost import (
+    Constants,
+    Cost,
+    conversion_cost,
+    distinct_cost,
+    except_cost,
+    group_cost,
+    project_cost,
+    read_cost,
+    select_cost,
+    union_cost,
+)
+from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.optimize.hopping.graph import (
+    Difference,
+    Graph,
+    GroupOf,
+    Leaf,
+    Nested,
+    Part,
+    UnionOf,
+    Without,
+    alone,
+    reads,
+)
+from midstream.optimize.hopping.order_joins_with_modes import OrderJoins, Planned, Ways
+from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
+from midstream.plan.expr import Column, Expr, columns
+from midstream.plan.hopping import MODES
+
+Places = Callable[[Graph, bool], Iterable[Graph]]
+"""Graphs that give the same rows as one; whether how often they give them does not matter."""
+
+
+def as_it_is(graph: Graph, as_set: bool) -> Iterable[Graph]:
+    """Leave every difference where it stands."""
+    return (graph,)
+
+
+@dataclass(frozen=True)
+class PlannedGraph:
+    """A graph with all differences in their places, and the cheapest trees for it."""
+
+    graph: Graph
+    size: Size
+    ways: Ways
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A part with all differences in their places, and the cheapest trees for it."""
+
+    part: Part
+    ways: Ways
+
+
+class PlanGraph:
+    """The search for the cheapest trees of graphs."""
+
+    def __init__(
+        self, sizes: Sizes, constants: Constants, places: Places = as_it_is, deepest_antis: bool = False
+    ) -> None:
+        self.sizes, self.constants, self.places, self.deepest = sizes, constants, places, deepest_antis
+
+    def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[PlannedGraph]:
+        """Return the cheapest plans of a graph. `ordered`: its columns are read by position."""
+        found: dict[Size, PlannedGraph] = {}
+        for placed in self.places(graph, as_set):
+            set_here = as_set or placed.distinct
+            parts = [self.part(p, set_here) for p in placed.parts]
+            rights = [self.graph(a.right, ordered=False, as_set=True) for a in placed.antis]
+            for chosen in product(*parts):
+                for right in product(*rights):
+                    _keep(found, self._planned(placed, chosen, right, ordered))
+        return list(found.values())
+
+    def _planned(
+        self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph], ordered: bool
+    ) -> PlannedGraph:
+        antis = tuple(Without(r.graph, a.conjuncts) for r, a in zip(rights, graph.antis, strict=True))
+        graph = replace(graph, parts=tuple(p.part for p in parts), antis=antis)
+        narrow = narrowed(graph) if ordered or graph.distinct else None
+        if narrow is not None:
+            parts = [PlannedPart(narrow, _over(parts[0].ways, narrow.scan))]
+            graph = replace(graph, parts=(narrow,))
+        joined = self._joined(graph, parts, rights)
+        inside = replace(graph, distinct=False)
+        size = self.sizes.graph(inside)
+        if narrow is None and projects(graph, ordered):
+            outputs = graph.outputs
+            own = [project_cost(d, size, self.constants) for d in (True, False)]
+            joined = self._unary(joined, own, size, lambda rel: Project(rel, outputs))
+        if graph.distinct and not is_set(graph):
+            whole = self.sizes.graph(graph)
+            own = [distinct_cost(d, size, whole, self.constants) for d in (True, False)]
+            joined = self._unary(joined, own, whole, Distinct)
+            return PlannedGraph(graph, whole, joined)
+        return PlannedGraph(inside, size, joined)
+
+    def _joined(self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph]) -> Ways:
+        owners = graph.owners()
+        filtered: list[tuple[Size, Ways]] = []
+        for number, planned in enumerate(parts):
+            own = own_conjuncts(graph, owners, number)
+            size = self.sizes.part(planned.part)
+            ways = planned.ways
+            fewer = self.sizes.filtered(planned.part, own)
+            if own:
+                costs = [select_cost(d, size, len(own), self.constants) for d in (True, False)]
+                ways = self._unary(ways, costs, fewer, partial(_selected, tuple(own)))
+            filtered.append((fewer, ways))
+        right = [(r.size, r.ways) for r in rights]
+        return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
+
+    def part(self, part: Part, as_set: bool) -> list[PlannedPart]:
+        """Return the cheapest plans of a part."""
+        match part:
+            case Leaf(scan):
+                size = self.sizes.part(part)
+                costs = {"D": read_cost(True, size, self.constants), "C": read_cost(False, size, self.constants)}
+                return [PlannedPart(part, {give: Planned(c.total, scan, ()) for give, c in costs.items()})]
+            case Nested(graph):
+                return [PlannedPart(Nested(g.graph), g.ways) for g in self.graph(graph, False, as_set)]
+            case GroupOf(child):
+                return [self._group(replace(part, child=g.graph), g) for g in self.graph(child, ordered=False)]
+            case UnionOf(left, right):
+                sides = product(self.graph(left, True, as_set), self.graph(right, True, as_set))
+                return self._fewer(self._union(replace(part, left=a.graph, right=b.graph), a, b) for a, b in sides)
+            case Difference(left, right, all_):
+                sides = product(self.graph(left, True, not all_), self.graph(right, True, not all_))
+                return self._fewer(self._except(replace(part, left=a.graph, right=b.graph), a, b) for a, b in sides)
+
+    def _fewer(self, planned: Iterable[PlannedPart]) -> list[PlannedPart]:
+        """Return for every size the cheapest plans of a part."""
+        found: dict[Size, PlannedGraph] = {}
+        for p in planned:
+            _keep(found, PlannedGraph(alone(p.part), self.sizes.part(p.part), p.ways))
+        return [PlannedPart(g.graph.parts[0], g.ways) for g in found.values()]
+
+    def _group(self, part: GroupOf, child: PlannedGraph) -> PlannedPart:
+        out = self.sizes.part(part)
+        own = [group_cost(d, child.size, out, len(part.aggregates), self.constants) for d in (True, False)]
+
+        def make(rel: Rel) -> Rel:
+            return Group(rel, part.alias, part.keys, part.aggregates)
+
+        return PlannedPart(part, self._unary(child.ways, own, out, make))
+
+    def _union(self, part: UnionOf, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
+        own = [union_cost(d, a.size, b.size, self.constants) for d in (True, False)]
+        out = self.sizes.part(part)
+        return PlannedPart(part, self._binary(a.ways, b.ways, own, out, lambda x, y: Union(x, y, part.columns)))
+
+    def _except(self, part: Difference, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
+        out = self.sizes.part(part)
+        own = [except_cost(d, a.size, b.size, out, self.constants) for d in (True, False)]
+        return PlannedPart(part, self._binary(a.ways, b.ways, own, out, lambda x, y: Except(x, y, part.all)))
+
+    def _unary(self, ways: Ways, own: Sequence[Cost], out: Size, make: Callable[[Rel], Rel]) -> Ways:
+        return self._cheapest([ways], own, out, make)
+
+    def _binary(self, a: Ways, b: Ways, own: Sequence[Cost], out: Size, make: Callable[[Rel, Rel], Rel]) -> Ways:
+        return self._cheapest([a, b], own, out, make)
+
+    def _cheapest(self, below: list[Ways], own: Sequence[Cost], out: Size, make: Callable[..., Rel]) -> Ways:
+        """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
+        best: dict[str, tuple[float, str]] = {}
+        for mode in MODES:
+            total = own[mode[0] == "C"].total + conversion_cost(mode, out, self.constants).total
+            total += sum(b[mode[0]].cost for b in below)
+            if mode[2] not in best or total < best[mode[2]][0]:
+                best[mode[2]] = (total, mode)
+        ways = {}
+        for give, (total, mode) in best.items():
+            chosen = [b[mode[0]] for b in below]
+            ways[give] = Planned(total, make(*(p.rel for p in chosen)), (*(m for p in chosen for m in p.modes), mode))
+        return ways
+
+
+def _keep(found: dict[Size, PlannedGraph], planned: PlannedGraph) -> None:
+    """Keep, for a size, the cheapest tree of either kind."""
+    size = planned.size
+    rows, coming, back, over = (float(f"{x:.9e}") for x in (size.complete, size.positive, size.negative, size.matured))
+    key = Size(rows, coming, back, over)
+    other = found.get(key)
+    if other is not None:
+        cheapest = {give: min(other.ways[give], planned.ways[give], key=lambda p: p.cost) for give in "DC"}
+        planned = replace(other, ways=cheapest)
+    found[key] = planned
+
+
+def _selected(conjuncts: tuple[Expr, ...], rel: Rel) -> Rel:
+    return Select(rel, conjuncts)
+
+
+def _over(ways: Ways, scan: Scan) -> Ways:
+    """Return the same ways with another scan."""
+    return {give: replace(way, rel=scan) for give, way in ways.items()}
+
+
+def own_conjuncts(graph: Graph, owners: dict[Column, int], number: int) -> list[Expr]:
+    """Return the conditions on one part alone; those on nothing are on the first one."""
+    return [c for c in graph.conjuncts if (reads(owners, [c]) or {0}) == {number}]
+
+
+def narrowed(graph: Graph) -> Leaf | None:
+    """Return a graph's only scan with the columns that are given, in their order, when a scan can do just that."""
+    if len(graph.parts) != 1 or not isinstance(graph.parts[0], Leaf):
+        return None
+    given = graph.columns
+    plain = all(c == e for c, e in graph.outputs) and len(set(given)) == len(given)
+    asked = [*graph.conjuncts, *(c for a in graph.antis for c in a.conjuncts)]
+    own = set(graph.parts[0].columns)
+    if not plain or any(c in own and c not in given for e in asked for c in columns(e)):
+        return None
+    return Leaf(Scan(graph.parts[0].scan.source, given))
+
+
+def projects(graph: Graph, ordered: bool) -> bool:
+    """Tell whether a graph needs a projection on top: its columns are others, or may be in another order."""
+    if any(c != e for c, e in graph.outputs):
+        return True
+    available = tuple(c for p in graph.parts for c in p.columns)
+    if ordered:
+        return len(graph.parts) > 1 or graph.columns != available
+    return graph.distinct and set(graph.columns) != set(available)
+
+
+def is_set(graph: Graph) -> bool:
+    """Tell whether a graph gives every row once without being made a set: all columns of a part that does."""
+    part = graph.parts[0]
+    sets = isinstance(part, Nested) or (isinstance(part, Difference) and not part.all)
+    return len(graph.parts) == 1 and sets and set(part.columns) <= {e for _, e in graph.outputs}

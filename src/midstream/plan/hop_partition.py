@@ -1,0 +1,93 @@
+"""How a hopping query's work is split over buckets so that every tuple's partners and equals are in its bucket.
+
+For each scan one column is chosen that its rows are hashed by. A choice is good when joined, compared and grouped
+tuples always agree in it: the columns that carry the hashed value up a tree are followed from the scans to the root.
+"""
+
+from dataclasses import dataclass
+
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
+from midstream.plan.expr import Call, Column
+from midstream.plan.partition import Partitioning
+from midstream.plan.window import RowsWindow
+
+MOST_CHOICES = 256
+"""Choices that are followed at most; what is beyond them is not found."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A column for each scan below, and which columns of a relation hold the value they are hashed by."""
+
+    hashed: tuple[tuple[str, Column], ...]
+    carried: frozenset[Column]
+
+
+def hop_partitioning(root: Rel) -> Partitioning:
+    """Choose the columns a hopping query's streams are hashed by, or one bucket."""
+    found = _choices(root)
+    if not found:
+        reason = "no column goes through all joins, comparisons and groups that tuples could be hashed by"
+        return Partitioning((), None, None, (), reason)
+    best = max(found, key=lambda c: len(c.carried))
+    return Partitioning(best.hashed, best.hashed[0][1].type, None, (), None)
+
+
+def _choices(rel: Rel) -> list[Choice]:
+    match rel:
+        case Scan(source=source):
+            window = source.window
+            columns = window.partition_by if isinstance(window, RowsWindow) else rel.columns
+            return [Choice(((source.alias, c),), frozenset([c]) & set(rel.columns)) for c in columns]
+        case Select(child=child):
+            return _choices(child)
+        case Project(child=child, outputs=outputs):
+            carried = [
+                Choice(c.hashed, frozenset(name for name, expr in outputs if expr in c.carried))
+                for c in _choices(child)
+            ]
+            return _kept(carried)
+        case Distinct(child=child):
+            return [c for c in _choices(child) if c.carried]
+        case Group(child=child, keys=keys):
+            grouped = [
+                Choice(c.hashed, frozenset(rel.columns[i] for i, k in enumerate(keys) if k in c.carried))
+                for c in _choices(child)
+            ]
+            return _kept([c for c in grouped if c.carried])
+        case Join() | Anti():
+            return _joined(rel)
+        case Except() | Union():
+            return _compared(rel)
+
+
+def _joined(rel: Join | Anti) -> list[Choice]:
+    pairs = [
+        (a, b) for c in rel.conjuncts if isinstance(c, Call) and c.function == "=" for a, b in (c.args, c.args[::-1])
+    ]
+    out = []
+    for left in _choices(rel.left):
+        for right in _choices(rel.right):
+            if any(a in left.carried and b in right.carried and a.type == b.type for a, b in pairs):
+                carried = left.carried if isinstance(rel, Anti) else left.carried | right.carried
+                out.append(Choice((*left.hashed, *right.hashed), carried))
+    return _kept(out)
+
+
+def _compared(rel: Except | Union) -> list[Choice]:
+    out = []
+    for left in _choices(rel.left):
+        for right in _choices(rel.right):
+            shared = frozenset(
+                c for c, a, b in zip(rel.columns, rel.left.columns, rel.right.columns, strict=True)
+                if a in left.carried and b in right.carried
+            )  # fmt: skip
+            same = left.hashed[0][1].type == right.hashed[0][1].type
+            if same and (shared or isinstance(rel, Union)):
+                out.append(Choice((*left.hashed, *right.hashed), shared))
+    return _kept(out)
+
+
+def _kept(choices: list[Choice]) -> list[Choice]:
+    """Return the most useful choices, those that carry their column on first."""
+    return sorted(dict.fromkeys(choices), key=lambda c: -len(c.carried))[:MOST_CHOICES]

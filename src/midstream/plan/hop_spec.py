@@ -1,0 +1,71 @@
+"""How a plan of a hopping query is asked for, in words: `push-down modes=auto working=window hop=30s`."""
+
+from dataclasses import dataclass, replace
+
+from midstream.model.errors import PlanError
+from midstream.model.time import parse_duration
+from midstream.plan.hopping import MODES, TUPLE, WINDOW
+
+OPTIMAL, PUSH_DOWN, AS_WRITTEN, SAME = "optimal", "push-down", "as-written", "same"
+SHAPES = {
+    OPTIMAL: "the cheapest join order and place of every difference",
+    PUSH_DOWN: "every difference as deep as it may be",
+    AS_WRITTEN: "the operators as the query has them",
+    SAME: "the tree that runs",
+}
+AUTO, ALL_DELTA, ALL_COMPLETE = "auto", "delta", "complete"
+
+
+@dataclass(frozen=True)
+class HopSpec:
+    """What is asked of a plan: the shape of its tree, the modes and the working of its operators, another hop."""
+
+    shape: str = OPTIMAL
+    modes: str | tuple[str, ...] = AUTO
+    working: str = WINDOW
+    hop_us: int | None = None
+
+
+def parse_hop_spec(text: str | None, before: HopSpec | None = None) -> HopSpec:
+    """Read what is asked of a plan; what is not said stays as it was before.
+
+    >>> parse_hop_spec("push-down modes=delta")
+    HopSpec(shape='push-down', modes='delta', working='window', hop_us=None)
+    >>> parse_hop_spec("modes=DIDO,CICO hop=30s").modes
+    ('DIDO', 'CICO')
+    """
+    spec = before or HopSpec()
+    for word in (text or "").split():
+        name, equals, value = word.partition("=")
+        if not equals:
+            if word not in SHAPES:
+                raise PlanError(f"'{word}' is no shape of a hopping plan; it can be {', '.join(SHAPES)}")
+            spec = replace(spec, shape=word)
+        elif name == "modes":
+            spec = replace(spec, modes=_modes(value))
+        elif name == "working":
+            if value not in (WINDOW, TUPLE):
+                raise PlanError(f"working is '{value}'; it can be {WINDOW} or {TUPLE}")
+            spec = replace(spec, working=value)
+        elif name == "hop":
+            spec = replace(spec, hop_us=_hop(value))
+        else:
+            raise PlanError(f"'{name}' is not known of a hopping plan; it has modes, working and hop")
+    return spec
+
+
+def _modes(text: str) -> str | tuple[str, ...]:
+    if text in (AUTO, ALL_DELTA, ALL_COMPLETE):
+        return text
+    modes = tuple(text.upper().split(","))
+    for mode in modes:
+        if mode not in MODES:
+            raise PlanError(f"'{mode}' is no mode; modes are {AUTO}, {ALL_DELTA}, {ALL_COMPLETE} or {', '.join(MODES)}")
+    return modes
+
+
+def _hop(text: str) -> int:
+    hop_us = parse_duration(text)
+    if hop_us <= 0:
+        raise PlanError(f"a hop is longer than nothing, not {text}")
+    return hop_us

@@ -1,0 +1,53 @@
+"""Plans of hopping queries: from what is asked, in words, and what is known of the rows, to a plan."""
+
+from dataclasses import replace
+
+from midstream.migrate.request import MigrationRequest
+from midstream.model.errors import PlanError
+from midstream.optimize.hopping.choose import choose
+from midstream.optimize.hopping.cost import Constants
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.hop_spec import SAME, HopSpec, parse_hop_spec
+from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.runtime.hop_constants import load_constants
+from midstream.runtime.hop_statistics import look_at_windows
+from midstream.runtime.hopping import HopRuntime
+
+
+def plan_hopping(
+    query: HopQuery,
+    text: str | None = None,
+    statistics: HopStatistics | None = None,
+    constants: Constants | None = None,
+) -> HopPlan:
+    """Plan a hopping query as asked, or as cheap as possible."""
+    spec = parse_hop_spec(text)
+    if spec.shape == SAME:
+        raise PlanError("'same' is the plan that runs; nothing runs yet")
+    return planned(query, spec, statistics, constants)
+
+
+def planned(
+    query: HopQuery, spec: HopSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
+) -> HopPlan:
+    """Return the plan that a specification asks for."""
+    if spec.hop_us is not None:
+        query = replace(query, hop_us=spec.hop_us)
+    plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
+    return replace(plan, working=(spec.working,) * len(plan.modes))
+
+
+def migrated(running: HopPlan, request: MigrationRequest, runtime: HopRuntime | None = None) -> HopPlan:
+    """Return the plan a migration asks for, from the one that runs."""
+    kept = HopSpec(SAME, running.modes, running.working[0] if running.working else "window")
+    spec = parse_hop_spec(request.plan, kept)
+    query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
+    if spec.shape == SAME and spec.modes == running.modes:
+        return HopPlan(query, running.root, running.modes, (spec.working,) * len(running.modes))
+    if spec.modes == running.modes and spec.shape != SAME:
+        spec = replace(spec, modes="auto")
+    shape = "as-written" if spec.shape == SAME else spec.shape
+    asked = replace(query, root=running.root) if spec.shape == SAME else query
+    statistics = None if runtime is None or not runtime.hops else look_at_windows(runtime)
+    plan = planned(asked, replace(spec, shape=shape, hop_us=None), statistics)
+    return HopPlan(query, plan.root, plan.modes, plan.working)
