@@ -17,16 +17,15 @@ from midstream.optimize.hopping.graph import (
     Part,
     UnionOf,
     Without,
-    alone,
     graph_of,
     graph_text,
+    grouped,
     reads,
-    spliced,
 )
-from midstream.optimize.hopping.plain_names import plain_names
+from midstream.optimize.hopping.plain_names import plain_names, rename_below
 from midstream.optimize.hopping.plan_graph import is_set, narrowed, own_conjuncts, projects
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
-from midstream.optimize.hopping.push_difference import push_difference
+from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -103,20 +102,12 @@ def moved_once(graph: Graph, as_set: bool, fresh: Fresh) -> Iterator[Graph]:
             antis = (*graph.antis[:k], Without(right, anti.conjuncts), *graph.antis[k + 1 :])
             yield replace(graph, antis=antis)
     yield plain_names(graph)
-    below = project_below(graph, as_set)
-    if below is not None:
-        yield below
+    yield from (g for g in (project_below(graph, as_set), rename_below(graph)) if g is not None)
 
 
 def _moved(graph: Graph, i: int, part: Difference, set_here: bool, fresh: Fresh) -> Iterator[Graph]:
-    pushed = push_difference(part)
-    if pushed is not None:
-        if pushed.distinct and set_here:
-            yield spliced(graph, i, replace(pushed, distinct=False))
-        elif pushed.distinct and graph == alone(part):
-            yield pushed
-        else:
-            yield spliced(graph, i, alone(Nested(pushed)) if pushed.distinct else pushed)
+    for pushed in pushed_ways(part):
+        yield with_pushed(graph, i, pushed, set_here)
     others = [j for j in range(len(graph.parts)) if j != i]
     antis = [reads(graph.owners(), a.conjuncts) for a in graph.antis]
     moves = [Move(i, filters=True)] if {i} in [reads(graph.owners(), [c]) for c in graph.conjuncts] else []
@@ -137,7 +128,8 @@ def _inside(part: Part, set_here: bool, fresh: Fresh) -> Iterator[Part]:
             yield from (replace(part, left=g) for g in moved_once(left, not all_, fresh))
             yield from (replace(part, right=g) for g in moved_once(right, not all_, fresh))
         case GroupOf(child):
-            yield from (replace(part, child=g) for g in moved_once(child, False, fresh))
+            for g in moved_once(child, False, fresh):
+                yield grouped(g, part.alias, part.keys, part.aggregates)
         case UnionOf(left, right):
             yield from (replace(part, left=g) for g in moved_once(left, set_here, fresh))
             yield from (replace(part, right=g) for g in moved_once(right, set_here, fresh))

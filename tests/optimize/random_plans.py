@@ -1,10 +1,11 @@
 """Random hopping queries with differences, anti-joins and joins, their statistics, and small tables for them."""
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from optimize.brute_force import Tables
 
 from midstream.model.stream import StreamSchema
 from midstream.optimize.hopping.statistics import HopStatistics
@@ -27,7 +28,6 @@ from midstream.plan.expr import Call, Column, Expr, Literal, columns
 from midstream.plan.query import Source
 from midstream.plan.stage import Aggregate
 from midstream.plan.window import RangeWindow, RowsWindow
-from optimize.brute_force import Tables
 
 INT = pa.int64()
 NAMES = ("k", "x", "y")
@@ -53,8 +53,6 @@ class RandomPlans:
     plain: bool = False
     window_us: int = 10 * SECOND
     used: int = 0
-    twins: dict[str, str] = field(default_factory=dict)
-    """Scans that read the same as another one."""
 
     def scan(self, stream: int | None = None) -> Scan:
         number = self.rng.randrange(len(STREAMS)) if stream is None else stream
@@ -117,18 +115,12 @@ class RandomPlans:
         own_wanted = rng.sample(range(3), rng.randrange(1, 3))
         keys = rng.random() < (0.95 if self.plain else 0.7)
         sides = []
-        firsts: list[Scan] = []
         for side in range(2):
             mine = self.block(own if side == 0 or self.plain else rng.randrange(1, own + 1))
             mine_first = mine.columns[:3]
             if not self.plain and rng.random() < 0.1:
                 mine_first = tuple(rng.sample(mine.columns, 3))
             shares = [self.scan(n) for n in numbers]
-            for i, s in enumerate(shares):
-                if side == 0:
-                    firsts.append(s)
-                else:
-                    self.twins[s.source.alias] = firsts[i].source.alias
             rel, outputs = mine, [mine_first[i] for i in own_wanted]
             for i, s in enumerate(shares):
                 a = (mine_first if ons[i] < 0 else shares[ons[i]].columns)[between[i][0]]
@@ -211,24 +203,20 @@ class RandomPlans:
     def small_query(self, most: int) -> Rel:
         """Return a query of no more operators than given, whose scans read only what is used."""
         while True:
-            self.used, self.twins = 0, {}
+            self.used = 0
             rel = read_only_used(self.query())
             if sum(1 for _ in operators(rel)) <= most and any(isinstance(n, Except | Anti) for n in operators(rel)):
                 return rel
 
     def statistics(self, root: Rel) -> HopStatistics:
-        """Return random statistics; scans that read the same have the same."""
+        """Return random statistics, the same for all scans of a stream."""
         rng = self.rng
+        of_stream = [(10 ** rng.uniform(1, 4), [10 ** rng.uniform(0.5, 4) for _ in NAMES]) for _ in STREAMS]
         rates: dict[str, float] = {}
         distinct: dict[tuple[str, str], float] = {}
         for scan in scans(root):
-            alias = scan.source.alias
-            first = self.twins.get(alias, alias)
-            if first not in rates:
-                rates[first] = 10 ** rng.uniform(1, 4)
-                distinct.update({(first, n): 10 ** rng.uniform(0.5, 4) for n in NAMES})
-            rates[alias] = rates[first]
-            distinct.update({(alias, n): distinct[(first, n)] for n in NAMES})
+            rates[scan.source.alias], values = of_stream[scan.source.position]
+            distinct.update({(scan.source.alias, n): d for n, d in zip(NAMES, values, strict=True)})
         return HopStatistics(rows_per_s=rates, distinct=distinct)
 
     def tables(self) -> Tables:
@@ -266,4 +254,3 @@ def read_only_used(root: Rel) -> Rel:
         return Scan(rel.source, kept or rel.columns[:1])
 
     return rewrite(root, fewer)
-

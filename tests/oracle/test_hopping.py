@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,9 +53,17 @@ ARROW = {INT: pa.types.is_integer, REAL: pa.types.is_floating, TEXT: pa.types.is
 
 
 def run_engine(
-    case: HopCase, folder: Path, modes: str | None = None, working: str | None = None, plan: str | None = None
+    case: HopCase,
+    folder: Path,
+    modes: str | None = None,
+    working: str | None = None,
+    plan: str | None = None,
+    more: Sequence[str] = (),
 ) -> list[tuple[int, Row]]:
-    """Replay a case; return hop and row, of a delta with its sign at the end, as they come."""
+    """Replay a case; return hop and row, of a delta with its sign at the end, as they come.
+
+    `more` are further lines of the scenario, behind those of [run].
+    """
     lines = [f"sql = {json.dumps(case.sql)}"]
     for name, table in case.streams.items():
         pq.write_table(table, folder / f"{name}.parquet")
@@ -63,7 +72,7 @@ def run_engine(
     for key, value in (("plan", plan), ("modes", modes), ("working", working)):
         lines += [f"{key} = {json.dumps(value)}"] if value is not None else []
     scenario = folder / "scenario.toml"
-    scenario.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    scenario.write_text("\n".join([*lines, *more]) + "\n", encoding="utf-8")
     _, table = replay(prepare(read_scenario(scenario)))
     assert table is not None
     signs = ["_sign"] if case.emit == "delta" else []
@@ -85,11 +94,12 @@ def check(
     modes: str | None = None,
     working: str | None = None,
     plan: str | None = None,
+    more: Sequence[str] = (),
 ) -> None:
     """Compare what the engine gives out at each hop with what it is to give out; hops come in order."""
-    asked = f"\nplan {plan}, modes {modes}, working {working}{case}"
+    asked = f"\nplan {plan}, modes {modes}, working {working}, {' '.join(more)}{case}"
     try:
-        got = run_engine(case, folder, modes, working, plan)
+        got = run_engine(case, folder, modes, working, plan, more)
     except Exception as error:
         error.add_note(asked)
         raise

@@ -23,6 +23,7 @@ from midstream.plan.aggregates import check_aggregate_name
 from midstream.plan.hopping import HopPlan
 from midstream.plan.stage import UserAggregate
 from midstream.runtime.aggregates import user_aggregate
+from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.loop import AnyPlan, Loop, RunningLoop, output_schema
 from midstream.runtime.migrations import MigrationRequest, explain_migration
@@ -188,10 +189,12 @@ class PlannedQuery:
         buckets: int = 1,
         framework: str = "tree",
         paused: bool = False,
+        adapt: str | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 
-        With `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
+        `adapt` says what a hopping query may adapt by itself: "modes", "plan", "hop=1s..10s", or several of them. With
+        `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
         there, `run.finish()` goes on to the end.
         """
         schema = output_schema(self.plan)
@@ -202,7 +205,10 @@ class PlannedQuery:
             target = FileSink(Path(sink), schema)
         else:
             target = FunctionSink(sink)
-        loop = Loop(self.plan, self.streams, parse_duration(batch), buckets, framework=framework)
+        adaptation = parse_adaptation(adapt)
+        loop = Loop(
+            self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation
+        )  # fmt: skip
         run = Run(self, loop.start(target), target)
         return run if paused else run.finish()
 

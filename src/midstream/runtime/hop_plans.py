@@ -1,6 +1,6 @@
 """Plans of hopping queries: from what is asked, in words, and what is known of the rows, to a plan."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
@@ -9,6 +9,7 @@ from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hop_spec import SAME, HopSpec, parse_hop_spec
 from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.runtime.hop_adapt import Adaptation
 from midstream.runtime.hop_constants import load_constants
 from midstream.runtime.hop_statistics import look_at_windows
 from midstream.runtime.hopping import HopRuntime
@@ -35,6 +36,29 @@ def planned(
         query = replace(query, hop_us=spec.hop_us)
     plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
     return replace(plan, working=(spec.working,) * len(plan.modes))
+
+
+@dataclass
+class Adviser:
+    """Looks at a running query from time to time, and says when another plan is worth it."""
+
+    adaptation: Adaptation
+    _last: tuple[float, int] = (0.0, 0)
+    """What it last saw: seconds of work, and hops answered."""
+
+    def __call__(self, runtime: HopRuntime) -> HopPlan | None:
+        """Return the plan to go on with, or None."""
+        if runtime.hops_with_plan < self.adaptation.every or runtime.hops % self.adaptation.every:
+            return None
+        work_s = sum(e.spent_s for e in runtime.executions)
+        worked, hops = self._last
+        self._last = (work_s, runtime.hops)
+        since = max(runtime.hops - hops, 1)
+        event_s = runtime.hop_us / 1e6
+        other = self.adaptation.other_hop(runtime.plan, (work_s - worked) / since, event_s)
+        if other is not None:
+            return other
+        return self.adaptation.better(runtime.plan, look_at_windows(runtime), load_constants())
 
 
 def migrated(running: HopPlan, request: MigrationRequest, runtime: HopRuntime | None = None) -> HopPlan:

@@ -5,6 +5,7 @@
 A hop is answered when a row at its time or later has come; hops without rows are answered, too.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ from midstream.runtime.watch import OutputWatch
 
 Planner = Callable[[HopPlan, MigrationRequest, "HopRuntime"], HopPlan]
 """Makes the plan a migration asks for, from the one that runs and what is known of the rows."""
+Adviser = Callable[["HopRuntime"], HopPlan | None]
+"""Says, right behind a hop, whether to go on with another plan."""
 
 
 class HopRuntime:
@@ -33,7 +36,12 @@ class HopRuntime:
     """Hopping queries have one version."""
 
     def __init__(
-        self, plan: HopPlan, planner: Planner, buckets: int = 1, schedule: Sequence[MigrationRequest] = ()
+        self,
+        plan: HopPlan,
+        planner: Planner,
+        buckets: int = 1,
+        schedule: Sequence[MigrationRequest] = (),
+        adviser: Adviser | None = None,
     ) -> None:
         self.plan = plan
         self.buckets = 1 if plan.partitioning.one_bucket else buckets
@@ -52,6 +60,8 @@ class HopRuntime:
         self.came_before: dict[str, int] = {}
         """Rows each window had taken in by then."""
         self._planner = planner
+        self._adviser = adviser
+        self._adapted = 0
         self._offsets: dict[str, int] = {}
         self._records: list[MigrationRecord] = []
         self._quiet = False
@@ -122,6 +132,9 @@ class HopRuntime:
         self.next_us = hop_us + self.hop_us
         yield answer
         self._reschedule(hop_us)
+        if self._adviser is not None and (plan := self._adviser(self)) is not None:
+            self._adapted += 1
+            self._go_on_with(plan, MigrationRequest(str(plan), identity=f"adapted {self._adapted}"), hop_us)
 
     def _skip_to(self, following_us: int) -> None:
         """Pass over hops that are answered by nothing: nothing was there before, and no window holds a row."""
@@ -163,7 +176,9 @@ class HopRuntime:
 
     def migrate(self, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         """Go on with another plan from a hop on."""
-        plan = self._planner(self.plan, request, self)
+        return self._go_on_with(self._planner(self.plan, request, self), request, hop_us)
+
+    def _go_on_with(self, plan: HopPlan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         record = MigrationRecord(
             request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(self.plan),
             position_us=hop_us, ended_us=hop_us,
@@ -172,12 +187,14 @@ class HopRuntime:
         if plan == self.plan:
             record.state = NO_OP
             return record
+        started = time.perf_counter()
         moved = [e.go_on_with(plan) for e in self.executions]
+        record.start_ms = (time.perf_counter() - started) * 1000
         self.plan = plan
         self.hops_with_plan = 0
         self.came_before = {a: sum(e.windows[a].came for e in self.executions) for a in self.executions[0].windows}
         if self.next_us is not None:
-            self.next_us = next_hop(max(hop_us, self.next_us - self.hop_us), self.hop_us)
+            self.next_us = next_hop(hop_us, self.hop_us)
         _tell(record, moved)
         return record
 

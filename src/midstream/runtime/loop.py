@@ -14,7 +14,8 @@ from midstream.operators.build import check_framework
 from midstream.plan.hopping import DELTA, HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, NEVER, StreamReader
-from midstream.runtime.hop_plans import migrated
+from midstream.runtime.hop_adapt import Adaptation
+from midstream.runtime.hop_plans import Adviser, migrated
 from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
@@ -53,6 +54,8 @@ class Loop:
     routing: str = "selectivity"
     versions: Sequence[Plan] = ()
     """The plans of the changes in the schedule, in the same order."""
+    adaptation: Adaptation | None = None
+    """What a hopping query may adapt by itself."""
 
     def __post_init__(self) -> None:
         if isinstance(self.plan, Plan):
@@ -123,7 +126,8 @@ class RunningLoop:
         loop = self._loop
         if isinstance(loop.plan, HopPlan):
             asked = [r for r in loop.schedule if isinstance(r, MigrationRequest)]
-            return HopRuntime(loop.plan, migrated, loop.buckets, asked)
+            adviser = None if loop.adaptation is None else Adviser(loop.adaptation)
+            return HopRuntime(loop.plan, migrated, loop.buckets, asked, adviser)
         return VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
 
     @property

@@ -21,6 +21,7 @@ from midstream.plan.query import Query
 from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
 from midstream.runtime.aggregates import load_aggregates
+from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_plans import migrated, plan_hopping
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
@@ -69,6 +70,8 @@ def prepare(scenario: Scenario) -> Rehearsal:
     plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join)
     if isinstance(plan, HopPlan):
         return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
+    if scenario.adapt is not None:
+        raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
     check_framework(plan, scenario.framework)
     versions: list[Plan] = []
     for request in scenario.schedule:
@@ -92,6 +95,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
 def _checked_hopping(plan: HopPlan, scenario: Scenario) -> HopPlan:
     """Refuse what a hopping query cannot do."""
     running = plan
+    parse_adaptation(scenario.adapt)
     if scenario.framework != "tree":
         raise PlanError(f"scenario {scenario.path}: a hopping query runs as a tree, not as {scenario.framework}")
     for request in scenario.schedule:
@@ -132,7 +136,7 @@ def replay(
             files.append(report_file)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing, rehearsal.versions,
+            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt),
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         if scenario.runtime == "spark":

@@ -16,7 +16,19 @@ TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates")
 STREAM_KEYS = ("path", "time", "lateness")
 HOP_KEYS = ("modes", "working", "hop")
 """What is asked of a hopping plan beside its shape."""
-RUN_KEYS = ("runtime", "batch", "buckets", "plan", "join", "framework", "routing", "lateness", "late", *HOP_KEYS[:2])
+RUN_KEYS = (
+    "runtime",
+    "batch",
+    "buckets",
+    "plan",
+    "join",
+    "framework",
+    "routing",
+    "lateness",
+    "late",
+    "adapt",
+    *HOP_KEYS[:2],
+)
 AT_KEYS = ("time", "migrate", "strategy", *OPTIONS, *HOP_KEYS)
 CHANGE_KEYS = ("time", "change", *CHANGE_OPTIONS)
 CONTROL_KEYS = ("time", "control")
@@ -59,6 +71,8 @@ class Scenario:
     framework: str = "tree"
     routing: str = "selectivity"
     """How an eddy chooses where a batch goes next."""
+    adapt: str | None = None
+    """What a hopping query may adapt by itself."""
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -101,6 +115,7 @@ class _ScenarioFile(TomlFile):
             change_files=tuple(self._change_files),
             framework=framework,
             routing=routing,
+            adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
         )
 
     def _plan(self, table: dict[str, Any], key: str, place: str) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from midstream.kernels.values import BAG, SET
+from midstream.model.errors import PlanError
 from midstream.operators.aggregate import AggregateSpec
 from midstream.operators.hopping.anti import AntiTuples
 from midstream.operators.hopping.coding import Coding
@@ -37,38 +38,55 @@ class Fields:
     counted: tuple[Column, ...] = ()
 
 
+def origins(plan: HopPlan) -> dict[str, Scan]:
+    """Return for every alias of a plan the query's scan of the same rows: a rule may have made two of one, or the reverse.
+
+    The query's own aliases are among them whatever the plan, so that any other plan can take over.
+    """
+    asked = {s.source.alias: s for s in scans(plan.query.root)}
+    found = dict(asked)
+    for scan in scans(plan.root):
+        alias, rows = scan.source.alias, _rows_of(scan)
+        same = [a for a, s in asked.items() if _rows_of(s) == rows]
+        if not same:
+            raise PlanError(f"the query does not read what '{alias}' does")
+        found[alias] = asked[alias if alias in same else same[0]]
+    return found
+
+
+def _rows_of(scan: Scan) -> tuple[str, str]:
+    return scan.source.stream.name, str(scan.source.window)
+
+
 def window_columns(plan: HopPlan) -> dict[str, Fields]:
     """Return for each alias what its window holds: every column the query reads, whatever the plan."""
     found = {}
-    for scan in scans(plan.root):
+    for alias, scan in origins(plan).items():
         window = scan.source.window
         counted = window.partition_by if isinstance(window, RowsWindow) else ()
-        found[scan.source.alias] = Fields(scan.columns, counted)
+        found[alias] = Fields(*(tuple(Column(alias, c.name, c.type) for c in of) for of in (scan.columns, counted)))
     return found
 
 
 def open_windows(plan: HopPlan) -> dict[str, HopWindow]:
     """Return an empty window for each alias."""
     out = {}
-    for scan in scans(plan.root):
-        window, fields = scan.source.window, window_columns(plan)[scan.source.alias]
+    for alias, fields in window_columns(plan).items():
+        window = origins(plan)[alias].source.window
         if isinstance(window, RangeWindow):
-            out[scan.source.alias] = HopWindow(len(fields.given), window.width_us)
+            out[alias] = HopWindow(len(fields.given), window.width_us)
         else:
             assert isinstance(window, RowsWindow), "a hopping query has windows of time or rows"
-            out[scan.source.alias] = HopWindow(len(fields.given), None, window.count, len(fields.counted))
+            out[alias] = HopWindow(len(fields.given), None, window.count, len(fields.counted))
     return out
 
 
 def build(plan: HopPlan, windows: dict[str, HopWindow], coding: Coding) -> Tree:
     """Make the nodes of a plan over windows."""
-    builder = _Builder(dict(plan.of_paths()), dict(zip(_order(plan), plan.working, strict=True)), windows, coding)
+    working = dict(zip([path for path, _ in plan.of_paths()], plan.working, strict=True))
+    builder = _Builder(dict(plan.of_paths()), working, windows, window_columns(plan), coding)
     root = builder.node(plan.root, plan.root.columns, ())
     return Tree(root, builder.nodes, builder.leaves, builder.rels)
-
-
-def _order(plan: HopPlan) -> list[tuple[int, ...]]:
-    return [path for path, _ in plan.of_paths()]
 
 
 class _Builder:
@@ -77,8 +95,10 @@ class _Builder:
         modes: dict[tuple[int, ...], str],
         working: dict[tuple[int, ...], str],
         windows: dict[str, HopWindow],
+        fields: dict[str, Fields],
         coding: Coding,
     ) -> None:
+        self._fields = fields
         self._modes, self._working = modes, working
         self._windows, self._coding = windows, coding
         self._computed = 0
@@ -137,10 +157,11 @@ class _Builder:
             made = self.node(child, [c for c in child.columns if c in wanted], (*path, place))
             return made, made.layout
         alias = child.source.alias
-        leaf = self.leaves[alias] = Leaf(self._windows[alias], Layout(child.columns), self._modes[path][0] == "D")
-        if all(c in wanted for c in child.columns):
+        held = self._fields[alias].given
+        leaf = self.leaves[alias] = Leaf(self._windows[alias], Layout(held), self._modes[path][0] == "D")
+        if all(c in wanted for c in held):
             return leaf, leaf.layout
-        return self._shaped(leaf, leaf.layout, [c for c in child.columns if c in wanted])
+        return self._shaped(leaf, leaf.layout, [c for c in held if c in wanted])
 
     def _shaped(self, below: Input, layout: Layout, exprs: Sequence[Expr], *more: Column) -> tuple[Input, Layout]:
         """Make an input with chosen columns, and computed ones under the names `more`."""
@@ -255,4 +276,4 @@ def _read(exprs: Iterable[Expr]) -> list[Column]:
     return [c for e in exprs for c in columns(e)]
 
 
-__all__ = ["Fields", "Tree", "build", "open_windows", "split_keys", "window_columns"]
+__all__ = ["Fields", "Tree", "build", "open_windows", "origins", "split_keys", "window_columns"]

@@ -13,17 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from midstream.model.errors import PlanError
-from midstream.operators.hopping.build import Fields, Tree, build, open_windows, window_columns
+from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
-from midstream.plan.algebra import scans
 from midstream.plan.hopping import DELTA, TUPLE, HopPlan
-from midstream.plan.query import Source
-from midstream.plan.window import RangeWindow
 
 
 @dataclass(frozen=True)
@@ -59,20 +55,13 @@ class HopExecution:
         self._tested = self._flips = 0
 
     def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
-        """Return the windows of another plan: those there are, or copies of those over the same rows."""
-        fresh, fields, new_fields = open_windows(plan), window_columns(self.plan), window_columns(plan)
-        if self.last_us is None and not any(w.came for w in self.windows.values()):
-            return fresh
-        twins = {origin: name for name, origin in self._origins.items()}
-        for name, origin in origins(plan).items():
-            same = [n for n in (name, twins.get(origin, ""), *twins.values()) if n in self.windows]
-            fits = [
-                n for n in same if _named(fields[n]) == _named(new_fields[name]) and _twin(self.plan, n, plan, name)
-            ]
-            if not fits:
-                raise PlanError(f"the rows of '{name}' are not held by the plan that runs")
-            fresh[name] = self.windows[name] if name in fits else copy.deepcopy(self.windows[fits[0]])
-        return fresh
+        """Return the windows of another plan: those of the query, and copies of them for what it reads twice."""
+        found = {}
+        for alias, scan in origins(plan).items():
+            asked = scan.source.alias
+            kept = alias in self.windows and self._origins[alias] == scan
+            found[alias] = self.windows[alias] if kept else copy.deepcopy(self.windows[asked])
+        return found
 
     def _emission(self) -> Emission:
         return Emission(self.plan.query.root.columns, self.coding)
@@ -86,7 +75,7 @@ class HopExecution:
         """Take in rows of an alias of the query, in order of time."""
         codes: dict[str, Vector] = {}
         for name, fields in window_columns(self.plan).items():
-            if self._origins[name] != alias:
+            if self._origins[name].source.alias != alias:
                 continue
             names = [c.name for c in (*fields.given, *fields.counted)]
             rows = np.empty((len(times), len(names)), np.int64)
@@ -175,34 +164,6 @@ class HopExecution:
         if relations is not None and plan.query.emit == DELTA:
             self.emission.load(self.last_us or 0, relations.of(self.tree.root), self.tree.root.reads_delta)
         return Moved(counts["matched"], counts["computed"], counts["free"], relations.tuples if relations else 0)
-
-
-def origins(plan: HopPlan) -> dict[str, str]:
-    """Return for every alias of a plan the query's alias that reads the same rows: a rule may have made two of one."""
-    asked = {s.alias: s for s in plan.query.sources}
-    found = {}
-    for scan in scans(plan.root):
-        alias, source = scan.source.alias, scan.source
-        same = [a for a, s in asked.items() if s.stream.name == source.stream.name and _window(s) == _window(source)]
-        if not same:
-            raise PlanError(f"the query does not read what '{alias}' does")
-        found[alias] = alias if alias in same else same[0]
-    return found
-
-
-def _window(source: Source) -> tuple[object, ...]:
-    """Return what a window is, whatever its stream is called."""
-    window = source.window
-    return (window.width_us,) if isinstance(window, RangeWindow) else (str(window),)
-
-
-def _twin(before: HopPlan, one: str, after: HopPlan, other: str) -> bool:
-    sources = [next(s.source for s in scans(p.root) if s.source.alias == a) for p, a in ((before, one), (after, other))]
-    return sources[0].stream.name == sources[1].stream.name and _window(sources[0]) == _window(sources[1])
-
-
-def _named(fields: Fields) -> tuple[list[str], list[str]]:
-    return [c.name for c in fields.given], [c.name for c in fields.counted]
 
 
 def _shapes(node: Node) -> list[tuple[object, ...]]:

@@ -248,7 +248,7 @@ class Sizes:
 
     def _difference(self, part: Difference) -> Size:
         pushed = push_differences(alone(part))
-        if len(pushed.parts) > 1:
+        if not isinstance(pushed.parts[0], Difference) or len(pushed.parts) > 1:
             size = self.graph(pushed)
             return replace(size, negative=size.negative + size.matured, matured=0.0)
         left, right = self.graph(part.left), self.graph(part.right)

@@ -162,12 +162,24 @@ def _flat(rel: Rel) -> Flat:
         case Distinct():
             part = Nested(graph_of(rel))
         case Group(child, alias, keys, aggregates):
-            part = GroupOf(graph_of(child), alias, keys, aggregates)
+            part = grouped(graph_of(child), alias, keys, aggregates)
         case Union(left, right, names):
             part = UnionOf(graph_of(left), graph_of(right), names)
         case Except(left, right, all_):
             part = Difference(graph_of(left), graph_of(right), all_)
     return {c: c for c in part.columns}, [part], [], []
+
+
+def grouped(child: Graph, alias: str, keys: tuple[Expr, ...], aggregates: tuple[Aggregate, ...]) -> GroupOf:
+    """Return the groups of a graph's rows, computed from the columns of its parts instead of from projected ones."""
+    if child.distinct:
+        return GroupOf(child, alias, keys, aggregates)
+    by = dict(child.outputs)
+    own = tuple(
+        replace(a, argument=None if a.argument is None else substituted(a.argument, by)) for a in aggregates
+    )
+    plain = replace(child, outputs=tuple((c, c) for p in child.parts for c in p.columns))
+    return GroupOf(plain, alias, tuple(substituted(k, by) for k in keys), own)
 
 
 def substituted(expr: Expr, by: dict[Column, Expr]) -> Expr:

@@ -9,7 +9,9 @@ from itertools import combinations
 
 from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import Difference, Graph, graph_text, reads
+from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
+from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
 
 MOST_PLACES = 2_000
 """Graphs that are looked at; the ones after that are not, and the best of the first ones is taken."""
@@ -36,12 +38,20 @@ class PlaceDifferences:
             yield found
             if self.left <= 0:
                 return
-            below = project_below(found, as_set)
-            waiting += [g for g in (below, *self._pulled(found, as_set)) if g is not None]
+            others = (project_below(found, as_set), rename_below(found), *self._pulled(found, as_set), *_pushed(found, as_set))
+            waiting += [g for g in others if g is not None]
 
     def _pulled(self, graph: Graph, as_set: bool) -> Iterator[Graph | None]:
         for move in moves(graph):
             yield pull_difference(graph, move, self.fresh, as_set)
+
+
+def _pushed(graph: Graph, as_set: bool) -> Iterator[Graph]:
+    """Yield graphs with a difference pushed down in another way: a stream may be in a graph more than once."""
+    for number, part in enumerate(graph.parts):
+        if isinstance(part, Difference):
+            for inner in pushed_ways(part):
+                yield with_pushed(graph, number, inner, as_set)
 
 
 def moves(graph: Graph) -> Iterator[Move]:

@@ -25,6 +25,7 @@ from midstream.optimize.hopping.graph import (
     aliases_of,
     alone,
     equal_columns,
+    grouped,
     in_order,
     reads,
     renamed,
@@ -48,15 +49,8 @@ def push_differences(graph: Graph, as_set: bool = False) -> Graph:
     for number in reversed(range(len(graph.parts))):
         part = graph.parts[number]
         inner = push_difference(part) if isinstance(part, Difference) else None
-        if inner is None:
-            continue
-        if inner.distinct and set_here:
-            inner = replace(inner, distinct=False)
-        elif inner.distinct and graph == alone(part):
-            return plain_names(inner)
-        elif inner.distinct:
-            inner = alone(Nested(plain_names(inner)))
-        graph = spliced(graph, number, inner)
+        if inner is not None:
+            graph = with_pushed(graph, number, inner, as_set)
     return plain_names(graph)
 
 
@@ -66,7 +60,7 @@ def _inside(part: Part, as_set: bool) -> Part:
         case Leaf():
             return part
         case GroupOf(child):
-            return replace(part, child=push_differences(child))
+            return grouped(push_differences(child), part.alias, part.keys, part.aggregates)
         case UnionOf(left, right):
             return replace(part, left=push_differences(left, as_set), right=push_differences(right, as_set))
         case Nested(graph):
@@ -77,13 +71,18 @@ def _inside(part: Part, as_set: bool) -> Part:
 
 
 def push_difference(difference: Difference) -> Graph | None:
-    """Return a difference with as many parts as possible taken out of both sides, or None where there are none.
+    """Return a difference with as many parts as possible taken out of both sides, or None where there are none."""
+    return next(pushed_ways(difference), None)
+
+
+def pushed_ways(difference: Difference) -> Iterator[Graph]:
+    """Yield a difference with parts taken out of both sides, in every way, most parts first.
 
     The answer of a difference of sets is marked as one to make a set of.
     """
     left, right = difference.left, difference.right
     if difference.all and (left.distinct or right.distinct):
-        return None
+        return
     pairs = [(i, j) for i, a in enumerate(left.parts) for j, b in enumerate(right.parts) if twin(a, b) is not None]
     pairs = pairs[:MOST_PAIRS]
     most = min(len(left.parts), len(right.parts)) - 1
@@ -92,8 +91,16 @@ def push_difference(difference: Difference) -> Graph | None:
             if len({i for i, _ in chosen}) == len({j for _, j in chosen}) == size:
                 found = _Factoring(difference, dict(chosen)).factored()
                 if found is not None:
-                    return found
-    return None
+                    yield found
+
+
+def with_pushed(graph: Graph, number: int, inner: Graph, as_set: bool) -> Graph:
+    """Put a difference that was pushed down in the place where it stood in a graph."""
+    if inner.distinct and (as_set or graph.distinct):
+        inner = replace(inner, distinct=False)
+    elif inner.distinct:
+        inner = alone(Nested(inner))
+    return plain_names(spliced(graph, number, inner))
 
 
 def twin(a: Part, b: Part) -> dict[str, str] | None:
@@ -194,9 +201,10 @@ class _Factoring:
         for (name, e), (other, f) in pairs:
             a: Expr = to_left.get(e, e) if isinstance(e, Column) else e
             b: Expr = to_right.get(f, f) if isinstance(f, Column) else f
-            if a == b and self.left.inside(a, True) and self.right.inside(b, True):
+            own = self.left.inside(e, False) and self.right.inside(f, False)
+            if a == b and self.left.inside(a, True) and self.right.inside(b, True) and (not own or e == f):
                 out.append((name, a))
-            elif self.left.inside(e, False) and self.right.inside(f, False):
+            elif own:
                 out.append((name, self._core(e, f, name, other)))
             else:
                 return None

@@ -11,6 +11,7 @@ from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import Difference, Graph, graph_of, reads
 from midstream.optimize.hopping.order_joins_with_modes import Planned
+from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import push_differences
@@ -31,6 +32,6 @@ def _deepest(graph: Graph, as_set: bool) -> Iterator[Graph]:
         if isinstance(part, Difference) and {number} in [reads(graph.owners(), [c]) for c in graph.conjuncts]:
             graph = pull_difference(graph, Move(number, filters=True), Fresh(), as_set) or graph
     yield graph
-    below = project_below(graph, as_set)
-    if below is not None:
-        yield below
+    for below in (project_below(graph, as_set), rename_below(graph)):
+        if below is not None:
+            yield below
