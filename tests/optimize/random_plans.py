@@ -98,10 +98,10 @@ class RandomPlans:
             conjuncts.append(call(self.rng.choice(["<", "="]), self.column(rel), self.column(right)))
         return Anti(rel, right, tuple(conjuncts))
 
-    def block(self, size: int) -> Rel:
-        rel: Rel = self.filtered(self.scan())
+    def block(self, size: int, streams: tuple[int, ...] = (0, 1, 2, 3, 4, 5)) -> Rel:
+        rel: Rel = self.filtered(self.scan(self.rng.choice(streams)))
         for _ in range(size - 1):
-            rel = self.joined(rel, self.filtered(self.scan()))
+            rel = self.joined(rel, self.filtered(self.scan(self.rng.choice(streams))))
         return self.anti(rel) if self.rng.random() < 0.1 else rel
 
     def twin_blocks(self, own: int, shared: int) -> tuple[Rel, Rel]:
@@ -116,7 +116,9 @@ class RandomPlans:
         keys = rng.random() < (0.95 if self.plain else 0.7)
         sides = []
         for side in range(2):
-            mine = self.block(own if side == 0 or self.plain else rng.randrange(1, own + 1))
+            # A stream less itself is nothing, whose place nobody asks for.
+            streams = ((0, 2, 4), (1, 3, 5))[side] if self.plain else (0, 1, 2, 3, 4, 5)
+            mine = self.block(own if side == 0 or self.plain else rng.randrange(1, own + 1), streams)
             mine_first = mine.columns[:3]
             if not self.plain and rng.random() < 0.1:
                 mine_first = tuple(rng.sample(mine.columns, 3))

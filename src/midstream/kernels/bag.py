@@ -1,22 +1,30 @@
 """Bags of rows: rows of 64-bit codes in one matrix, found by the hash of some of their columns.
 
-A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out), `hashes`, and
-chains: `heads` by the low bits of the hash, `nexts` from row to row, the latest first. NULL is a code of its own.
+A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out) and `chains`: for
+each row its hash and the row behind it in its chain, where `heads` has the first row of each chain, by the low bits of
+the hash. NULL is a code of its own. Memory is asked for some rows ahead: bags are larger than the processor's caches.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.compile import Word, kernel
+from midstream.kernels.prefetch import prefetch_row
 
 Vector = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
 Links = npt.NDArray[np.int32]
+"""One column, so that it can be asked for ahead."""
 
 NULL = -(2**63)
 """The code of NULL; no other value has it."""
 DEAD = -(2**62) - (2**61)
 """The end of rows that were taken out: before every time."""
+
+HASH, NEXT = 0, 1
+"""Columns of `chains`."""
+FAR, NEAR, NEXT_TO = 16, 8, 4
+"""How many rows ahead heads, chains and rows are asked for."""
 
 _GOLDEN = -7046029254386353131
 _MIX = -4658895280553007687
@@ -43,13 +51,15 @@ def hash_rows(rows: Matrix, places: Vector) -> Vector:
 
 
 @kernel
-def link(heads: Links, nexts: Links, hashes: Vector, start: int, stop: int) -> None:
+def link(heads: Links, chains: Matrix, start: int, stop: int) -> None:
     """Put the rows `[start, stop)` at the head of their chains."""
     mask = len(heads) - 1
     for i in range(start, stop):
-        chain = hashes[i] & mask
-        nexts[i] = heads[chain]
-        heads[chain] = i
+        if i + FAR < stop:
+            prefetch_row(heads, chains[i + FAR, HASH] & mask)
+        chain = chains[i, HASH] & mask
+        chains[i, NEXT] = heads[chain, 0]
+        heads[chain, 0] = i
 
 
 @kernel
@@ -71,35 +81,51 @@ def has_null(rows: Matrix, i: int, places: Vector) -> bool:
 
 
 @kernel
-def find_pairs(
-    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, until: Vector, places: Vector, now_us: int,
-    probes: Matrix, probe_hashes: Vector, probe_places: Vector, start: int, most: int,
-) -> tuple[Vector, Vector, int, int]:  # fmt: skip
-    """Return pairs (probe, row) with equal keys, none of them NULL, of rows that are valid now.
+def look_ahead(heads: Links, chains: Matrix, rows: Matrix, hashes: Vector, i: int) -> None:
+    """Ask for the memory that looking up some hashes ahead will need."""
+    mask = len(heads) - 1
+    if i + FAR < len(hashes):
+        prefetch_row(heads, hashes[i + FAR] & mask)
+        j = np.int64(heads[hashes[i + NEAR] & mask, 0])
+        if j >= 0:
+            prefetch_row(chains, j)
+        j = np.int64(heads[hashes[i + NEXT_TO] & mask, 0])
+        if j >= 0:
+            prefetch_row(rows, j)
 
-    Begins with probe `start` and ends behind the probe that brings `most` pairs; returns also where it ended and how
-    many rows were looked at.
+
+@kernel
+def find_pairs(
+    heads: Links, chains: Matrix, rows: Matrix, until: Vector, places: Vector, now_us: int,
+    probes: Matrix, probe_hashes: Vector, probe_places: Vector, left: Vector, right: Vector, i: int, j: int,
+) -> tuple[int, int, int, int]:  # fmt: skip
+    """Find pairs (probe, row) with equal keys, none of them NULL, of rows that are valid now, until there is no room.
+
+    Begins at probe `i` and row `j` of its chain (-2: at its head). Returns how many pairs were found, where to go on,
+    and how many rows were looked at.
     """
     mask = len(heads) - 1
-    size = min(most, max(16, 2 * (len(probes) - start))) + 16
-    left, right = np.empty(size, np.int64), np.empty(size, np.int64)
-    n, looked, i = 0, 0, start
-    while i < len(probes) and n < most:
-        if not has_null(probes, i, probe_places):
-            h = probe_hashes[i]
-            j = heads[h & mask]
-            while j >= 0:
-                if hashes[j] == h and until[j] >= now_us:
-                    looked += 1
-                    if same_places(rows, j, places, probes, i, probe_places):
-                        if n == len(left):
-                            left = np.concatenate((left, np.empty(len(left), np.int64)))
-                            right = np.concatenate((right, np.empty(len(right), np.int64)))
-                        left[n], right[n] = i, j
-                        n += 1
-                j = nexts[j]
+    n, looked, most = 0, 0, len(left)
+    while i < len(probes):
+        look_ahead(heads, chains, rows, probe_hashes, i)
+        h = probe_hashes[i]
+        if j == -2:
+            j = np.int64(heads[h & mask, 0])
+            if j >= 0 and has_null(probes, i, probe_places):
+                j = -1
+        while j >= 0:
+            if chains[j, HASH] == h and until[j] >= now_us:
+                looked += 1
+                if same_places(rows, j, places, probes, i, probe_places):
+                    if n == most:
+                        return n, i, j, looked - 1
+                    left[n] = i
+                    right[n] = j
+                    n += 1
+            j = chains[j, NEXT]
+        j = -2
         i += 1
-    return left[:n], right[:n], i, looked
+    return n, i, j, looked
 
 
 @kernel
@@ -121,16 +147,17 @@ def concatenate(
 
 @kernel
 def find_equal(
-    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, until: Vector,
+    heads: Links, chains: Matrix, rows: Matrix, until: Vector,
     wanted: Matrix, wanted_until: Vector, wanted_hashes: Vector,
 ) -> Vector:  # fmt: skip
     """Find for every wanted row one that is equal and valid as long, each at most once, and take it out; -1: none."""
     mask = len(heads) - 1
     out = np.full(len(wanted), -1, np.int64)
     for i in range(len(wanted)):
-        j = heads[wanted_hashes[i] & mask]
+        look_ahead(heads, chains, rows, wanted_hashes, i)
+        j = np.int64(heads[wanted_hashes[i] & mask, 0])
         while j >= 0:
-            if hashes[j] == wanted_hashes[i] and until[j] == wanted_until[i]:
+            if chains[j, HASH] == wanted_hashes[i] and until[j] == wanted_until[i]:
                 same = True
                 for k in range(rows.shape[1]):
                     if rows[j, k] != wanted[i, k]:
@@ -140,7 +167,7 @@ def find_equal(
                     until[j] = DEAD
                     out[i] = j
                     break
-            j = nexts[j]
+            j = chains[j, NEXT]
     return out
 
 
@@ -154,7 +181,7 @@ def count_ended(until: Vector, count: int, now_us: int) -> int:
 
 
 @kernel
-def keep_valid(rows: Matrix, until: Vector, hashes: Vector, extra: Vector, count: int, now_us: int) -> int:
+def keep_valid(rows: Matrix, until: Vector, chains: Matrix, extra: Vector, count: int, now_us: int) -> int:
     """Move the rows that are valid to the front, in their order; return how many there are."""
     kept = 0
     for i in range(count):
@@ -163,7 +190,7 @@ def keep_valid(rows: Matrix, until: Vector, hashes: Vector, extra: Vector, count
                 for k in range(rows.shape[1]):
                     rows[kept, k] = rows[i, k]
                 until[kept] = until[i]
-                hashes[kept] = hashes[i]
+                chains[kept, HASH] = chains[i, HASH]
                 if len(extra):
                     extra[kept] = extra[i]
             kept += 1
@@ -185,41 +212,45 @@ def cancel(
     size = 16
     while size < 2 * len(rows):
         size *= 2
-    heads, nexts = np.full(size, -1, np.int32), np.empty(len(rows), np.int32)
-    link(heads, nexts, hashes, 0, len(rows))
+    heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), 2), np.int64)
+    for i in range(len(rows)):
+        chains[i, HASH] = hashes[i]
+    link(heads, chains, 0, len(rows))
     left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
     for i in range(len(other)):
-        before, j = -1, heads[theirs[i] & (size - 1)]
+        look_ahead(heads, chains, rows, theirs, i)
+        before, j = np.int64(-1), np.int64(heads[theirs[i] & (size - 1), 0])
         while j >= 0:
-            if hashes[j] == theirs[i] and (not by_until or until[j] == other_until[i]):
+            if chains[j, HASH] == theirs[i] and (not by_until or until[j] == other_until[i]):
                 if same_places(rows, j, places, other, i, places):
                     left[j] = right[i] = False
                     if before < 0:
-                        heads[theirs[i] & (size - 1)] = nexts[j]
+                        heads[theirs[i] & (size - 1), 0] = chains[j, NEXT]
                     else:
-                        nexts[before] = nexts[j]
+                        chains[before, NEXT] = chains[j, NEXT]
                     break
-            before, j = j, nexts[j]
+            before, j = j, chains[j, NEXT]
     return left, right
 
 
 @kernel
 def mark_matched(
-    heads: Links, nexts: Links, hashes: Vector, rows: Matrix, places: Vector,
+    heads: Links, chains: Matrix, rows: Matrix, places: Vector,
     probes: Matrix, probe_hashes: Vector, probe_places: Vector,
 ) -> npt.NDArray[np.bool_]:  # fmt: skip
     """Tell which probes find a row with an equal key; NULL finds none."""
     mask = len(heads) - 1
     out = np.zeros(len(probes), np.bool_)
     for i in range(len(probes)):
-        if has_null(probes, i, probe_places):
+        look_ahead(heads, chains, rows, probe_hashes, i)
+        j = np.int64(heads[probe_hashes[i] & mask, 0])
+        if j >= 0 and has_null(probes, i, probe_places):
             continue
-        j = heads[probe_hashes[i] & mask]
         while j >= 0:
-            if hashes[j] == probe_hashes[i] and same_places(rows, j, places, probes, i, probe_places):
+            if chains[j, HASH] == probe_hashes[i] and same_places(rows, j, places, probes, i, probe_places):
                 out[i] = True
                 break
-            j = nexts[j]
+            j = chains[j, NEXT]
     return out
 
 

@@ -7,8 +7,9 @@ gives for a value follows from its counts: for a set whether the value is there,
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.bag import mix
+from midstream.kernels.bag import FAR, NEAR, hash_rows, same_places
 from midstream.kernels.compile import Word, kernel
+from midstream.kernels.prefetch import prefetch_row
 
 Vector = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
@@ -23,10 +24,12 @@ def place_slots(table: Links, hashes: Vector, count: int) -> None:
     """Enter the slots anew into an empty table."""
     mask = len(table) - 1
     for i in range(count):
+        if i + FAR < count:
+            prefetch_row(table, hashes[i + FAR] & mask)
         at = hashes[i] & mask
-        while table[at] >= 0:
+        while table[at, 0] >= 0:
             at = (at + 1) & mask
-        table[at] = i
+        table[at, 0] = i
 
 
 @kernel
@@ -38,30 +41,29 @@ def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: M
     mask = len(table) - 1
     out = np.empty(len(wanted), np.int64)
     width = rows.shape[1]
+    places = np.arange(width)
+    found = hash_rows(wanted, places)
     for i in range(len(wanted)):
-        h = 0
-        for k in range(width):
-            h = mix(wanted[i, k], h + 1)
+        if i + FAR < len(wanted):
+            prefetch_row(table, found[i + FAR] & mask)
+            slot = np.int64(table[found[i + NEAR] & mask, 0])
+            if slot >= 0:
+                prefetch_row(rows, slot)
+        h = found[i]
         at = h & mask
         while True:
-            slot = table[at]
+            slot = np.int64(table[at, 0])
             if slot < 0:
-                table[at] = count
+                table[at, 0] = count
                 hashes[count] = h
                 for k in range(width):
                     rows[count, k] = wanted[i, k]
                 out[i] = count
                 count += 1
                 break
-            if hashes[slot] == h:
-                same = True
-                for k in range(width):
-                    if rows[slot, k] != wanted[i, k]:
-                        same = False
-                        break
-                if same:
-                    out[i] = slot
-                    break
+            if hashes[slot] == h and same_places(rows, slot, places, wanted, i, places):
+                out[i] = slot
+                break
             at = (at + 1) & mask
     return out, count
 
@@ -166,7 +168,7 @@ def compare_sides(left: Matrix, right: Matrix, kind: int) -> npt.NDArray[np.bool
     size = 16
     while size < 2 * (len(left) + len(right)):
         size *= 2
-    table = np.full(size, -1, np.int32)
+    table = np.full((size, 1), -1, np.int32)
     width = left.shape[1]
     rows, hashes = np.empty((len(left) + len(right), width), np.int64), np.empty(len(left) + len(right), np.int64)
     theirs, count = find_slots(table, rows, hashes, 0, right)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from midstream.kernels.bag import change_matches, hash_rows, link, mark_matched
+from midstream.kernels.bag import HASH, change_matches, hash_rows, link, mark_matched
 from midstream.operators.hopping.bag import Bag, side_by_side
 from midstream.operators.hopping.join import JoinSpec, valid
 from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
@@ -90,19 +90,18 @@ class AntiTuples:
                 matched[probes] = True
         else:
             a, b = self.spec.keys
-            hashes = hash_rows(right.rows, b)
-            heads = np.full(1 << (2 * len(right)).bit_length(), -1, np.int32)
-            nexts = np.empty(len(right), np.int32)
-            link(heads, nexts, hashes, 0, len(right))
-            matched = mark_matched(heads, nexts, hashes, right.rows, b, left.rows, hash_rows(left.rows, a), a)
+            chains = np.empty((len(right), 2), np.int64)
+            chains[:, HASH] = hash_rows(right.rows, b)
+            heads = np.full((1 << (2 * len(right)).bit_length(), 1), -1, np.int32)
+            link(heads, chains, 0, len(right))
+            matched = mark_matched(heads, chains, right.rows, b, left.rows, hash_rows(left.rows, a), a)
             self.tested += len(left)
         return left.where(~matched)
 
     def _pairs(self, probes: Tuples, held: Bag, keys: Vector, left_held: bool) -> Iterator[tuple[Vector, Vector]]:
         """Yield pairs of probes and places in a bag for which every condition is true."""
-        start, spec = 0, self.spec
-        while start < len(probes) and held.count:
-            i, j, start, looked = held.pairs(probes, keys, start)
+        spec = self.spec
+        for i, j, looked in held.pairs(probes, keys):
             self.tested += looked
             if spec.condition and len(i):
                 if left_held:

@@ -4,12 +4,13 @@ State: the tuples that are valid, and some whose time is over until the bag is t
 when somebody first looks for one.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.bag import concatenate, count_ended, find_equal, find_pairs, hash_rows, keep_valid, link
+from midstream.kernels.bag import HASH, concatenate, count_ended, find_equal, find_pairs, hash_rows, keep_valid, link
 from midstream.operators.hopping.tuples import Matrix, Tuples, Vector
 
 NEVER = -(2**62)
@@ -27,9 +28,8 @@ class Bag:
         self.now_us = NEVER
         self._rows = np.empty((16, width), np.int64)
         self._until = np.empty(16, np.int64)
-        self._hashes = np.empty(16, np.int64)
-        self._nexts = np.empty(16, np.int32)
-        self._heads = np.full(32, -1, np.int32)
+        self._chains = np.empty((16, 2), np.int64)
+        self._heads = np.full((32, 1), -1, np.int32)
         self._linked = 0
         self._counted = counted
         self._numbers = np.empty(16 if counted else 0, np.int64)
@@ -38,7 +38,7 @@ class Bag:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        parts = (self._rows, self._until, self._hashes, self._nexts, self._heads, self._numbers)
+        parts = (self._rows, self._until, self._chains, self._heads, self._numbers)
         return sum(p.nbytes for p in parts)
 
     @property
@@ -79,7 +79,7 @@ class Bag:
         """Hold nothing but valid tuples."""
         if not self._dead:
             return
-        self.count = int(keep_valid(self._rows, self._until, self._hashes, self._numbers, self.count, self.now_us))
+        self.count = int(keep_valid(self._rows, self._until, self._chains, self._numbers, self.count, self.now_us))
         self._dead = 0
         self._linked = 0
         self._heads.fill(-1)
@@ -98,7 +98,7 @@ class Bag:
         inside = slice(self.count, self.count + n)
         self._rows[inside] = tuples.rows
         self._until[inside] = tuples.until
-        self._hashes[inside] = hash_rows(tuples.rows, self.places)
+        self._chains[inside, HASH] = hash_rows(tuples.rows, self.places)
         if self._counted:
             self._numbers[inside] = 0 if numbers is None else numbers
         self.count += n
@@ -109,7 +109,7 @@ class Bag:
             return np.empty(0, np.int64)
         self._link()
         found = find_equal(
-            self._heads, self._nexts, self._hashes, self._rows, self._until,
+            self._heads, self._chains, self._rows, self._until,
             tuples.rows, tuples.until, hash_rows(tuples.rows, self.places),
         )  # fmt: skip
         self._dead += int((found >= 0).sum())
@@ -128,20 +128,29 @@ class Bag:
         gone = delta.where(~coming)
         self.remove(gone.where(gone.until >= self.now_us))
 
-    def pairs(self, probes: Tuples, places: Vector, start: int = 0) -> tuple[Vector, Vector, int, int]:
-        """Return pairs of (probe, place in the bag) with equal keys; see `find_pairs`."""
+    def pairs(self, probes: Tuples, places: Vector) -> Iterator[tuple[Vector, Vector, int]]:
+        """Yield pairs of (probe, place in the bag) with equal keys, in pieces, and how many tuples were looked at."""
+        if not len(probes) or not self.count:
+            return
         self._link()
-        return find_pairs(
-            self._heads, self._nexts, self._hashes, self._rows, self._until, self.places, self.now_us,
-            probes.rows, hash_rows(probes.rows, places), places, start, MOST_PAIRS,
-        )  # fmt: skip
+        hashes = hash_rows(probes.rows, places)
+        room = min(MOST_PAIRS, 2 * len(probes) + 1024)
+        i, j = 0, -2
+        while i < len(probes):
+            left, right = np.empty(room, np.int64), np.empty(room, np.int64)
+            n, i, j, looked = find_pairs(
+                self._heads, self._chains, self._rows, self._until, self.places, self.now_us,
+                probes.rows, hashes, places, left, right, i, j,
+            )  # fmt: skip
+            room = MOST_PAIRS
+            yield left[:n], right[:n], looked
 
     def _link(self) -> None:
         if self._linked < self.count:
             if len(self._heads) < 2 * self.count:
-                self._heads = np.full(1 << (2 * self.count - 1).bit_length(), -1, np.int32)
+                self._heads = np.full((1 << (2 * self.count - 1).bit_length(), 1), -1, np.int32)
                 self._linked = 0
-            link(self._heads, self._nexts, self._hashes, self._linked, self.count)
+            link(self._heads, self._chains, self._linked, self.count)
             self._linked = self.count
 
     def _make_room(self, more: int) -> None:
@@ -150,8 +159,7 @@ class Bag:
         size = max(self.count + more, 3 * len(self._until) // 2)
         self._rows = grown(self._rows, self.count, size)
         self._until = grown(self._until, self.count, size)
-        self._hashes = grown(self._hashes, self.count, size)
-        self._nexts = grown(self._nexts, self.count, size)
+        self._chains = grown(self._chains, self.count, size)
         if self._counted:
             self._numbers = grown(self._numbers, self.count, size)
 

@@ -39,7 +39,7 @@ class Fields:
 
 
 def origins(plan: HopPlan) -> dict[str, Scan]:
-    """Return for every alias of a plan the query's scan of the same rows: a rule may have made two of one, or the reverse.
+    """Return for every alias of a plan the query's scan of the same rows: a rule may have made two of one, or not.
 
     The query's own aliases are among them whatever the plan, so that any other plan can take over.
     """

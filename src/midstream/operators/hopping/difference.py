@@ -83,7 +83,7 @@ class CountValues:
         """How often a value came into the answer or left it."""
         self._count = 0
         self._tidy_at = 1024
-        self._table = np.full(64, -1, np.int32)
+        self._table = np.full((64, 1), -1, np.int32)
         self._rows = np.empty((32, width), np.int64)
         self._hashes = np.empty(32, np.int64)
         self._counts = np.zeros((32, 3), np.int64)
@@ -162,7 +162,7 @@ class CountValues:
             counts[: self._count] = self._counts[: self._count]
             self._counts, self._marks = counts, marks
         if 2 * need > len(self._table):
-            self._table = np.full(1 << (2 * need).bit_length(), -1, np.int32)
+            self._table = np.full((1 << (2 * need).bit_length(), 1), -1, np.int32)
             place_slots(self._table, self._hashes, self._count)
         slots, self._count = find_slots(self._table, self._rows, self._hashes, self._count, tuples.rows)
         return slots
@@ -188,7 +188,7 @@ class CountValues:
         self._counts[:n] = counts[kept]
         self._counts[n : self._count] = 0
         self._count = n
-        self._table = np.full(max(64, 1 << (2 * n).bit_length()), -1, np.int32)
+        self._table = np.full((max(64, 1 << (2 * n).bit_length()), 1), -1, np.int32)
         place_slots(self._table, self._hashes, n)
 
 

@@ -162,7 +162,7 @@ class GroupTable:
         self._keys = keys
         self._count = 0
         self.tidy_at = 1024
-        self._table = np.full(64, -1, np.int32)
+        self._table = np.full((64, 1), -1, np.int32)
         self.rows = np.empty((32, keys), np.int64)
         self._hashes = np.empty(32, np.int64)
 
@@ -178,7 +178,7 @@ class GroupTable:
             size = max(need, 3 * len(self.rows) // 2)
             self.rows, self._hashes = grown(self.rows, self._count, size), grown(self._hashes, self._count, size)
         if 2 * need > len(self._table):
-            self._table = np.full(1 << (2 * need).bit_length(), -1, np.int32)
+            self._table = np.full((1 << (2 * need).bit_length(), 1), -1, np.int32)
             place_slots(self._table, self._hashes, self._count)
         wanted = np.ascontiguousarray(rows[:, : self._keys])
         slots, self._count = find_slots(self._table, self.rows, self._hashes, self._count, wanted)
@@ -191,6 +191,6 @@ class GroupTable:
         self.tidy_at = 2 * len(kept) + 1024
         self.rows[: len(kept)], self._hashes[: len(kept)] = self.rows[kept], self._hashes[kept]
         self._count = len(kept)
-        self._table = np.full(max(64, 1 << (2 * len(kept)).bit_length()), -1, np.int32)
+        self._table = np.full((max(64, 1 << (2 * len(kept)).bit_length()), 1), -1, np.int32)
         place_slots(self._table, self._hashes, self._count)
         return numbers

@@ -68,9 +68,7 @@ class JoinTuples:
     def _probe(self, probes: Tuples, held: Bag, side: int) -> list[Tuples]:
         """Return the pairs of some tuples with those held of a side, in pieces."""
         spec, out = self.spec, []
-        start = 0
-        while start < len(probes) and held.count:
-            i, j, start, looked = held.pairs(probes, spec.keys[1 - side], start)
+        for i, j, looked in held.pairs(probes, spec.keys[1 - side]):
             self.tested += looked
             if not len(i):
                 continue

@@ -5,8 +5,7 @@ part was taken back before that. A pair of rows stays when both stay, so that th
 of a set stays when one of its copies does. What counts by value (difference, distinct, groups) gives rows that never
 end by themselves: all of their going is taking back.
 
-Values come in geometrically different numbers: of n rows over d values, n / (n + d) of the values are there. That
-leaves something of values that come often, where independent draws would leave nothing.
+Rows fall on values evenly and independently of each other, so that a value comes in Poisson's numbers.
 
 A size does not depend on join order, nor on where differences and anti-joins stand: it is that of the graph with all
 differences pushed down.
@@ -15,6 +14,7 @@ differences pushed down.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import (
     Difference,
@@ -38,7 +38,7 @@ from midstream.optimize.hopping.pull_difference import Move, pull_difference
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.statistics import HopStatistics, Name, Values, values_of
 from midstream.plan.algebra import Rel, Scan
-from midstream.plan.expr import Expr
+from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.window import RangeWindow
 
 
@@ -82,11 +82,6 @@ def sized(complete: float, old: float, unmatured: float, staying: float, distinc
     """Return a size from the parts of its rows that stay."""
     taken_back = max(0.0, unmatured - staying)
     return Size(complete, complete * (1 - old), complete * taken_back, complete * (1 - unmatured), distinct)
-
-
-def present(mean: float) -> float:
-    """Return which part of all values is there when a value comes `mean` times."""
-    return mean / (1 + mean)
 
 
 class Sizes:
@@ -144,11 +139,14 @@ class Sizes:
             assert inside is not None, "conditions go into a difference of any kind"
             part, conjuncts = inside.parts[0], inside.conjuncts
         size = self.part(part)
-        passed = 1.0
+        passed, few = 1.0, dict(size.distinct)
         for conjunct in conjuncts:
-            passed *= self.statistics.passing(conjunct, size.distinct)
+            part_passed = self.statistics.passing(conjunct, size.distinct)
+            passed *= part_passed
+            names = {(c.alias, c.name) for c in columns(conjunct)}
+            if len(names) == 1:
+                few[min(names)] = max(1.0, few.get(min(names), 1.0) * part_passed)
         rows = size.complete * passed
-        few = {name: min(d, max(1.0, rows)) for name, d in size.distinct.items()}
         return self.seen(sized(rows, size.old, size.unmatured, size.staying, few), (part,), conjuncts, ())
 
     def part(self, part: Part) -> Size:
@@ -207,9 +205,8 @@ class Sizes:
         right = self.graph(anti.right)
         distinct = {**left.distinct, **right.distinct}
         partners = right.complete * self.passing(anti.conjuncts, distinct)
-        rows = left.complete / (1 + partners)
-        undisturbed = (1 + partners) / (1 + partners * (2 - right.old))
-        return sized(rows, left.old * undisturbed, left.unmatured, left.staying * undisturbed, left.distinct)
+        undisturbed = absent(partners * (1 - right.old))
+        return sized(left.complete * absent(partners), left.old * undisturbed, left.unmatured, left.staying * undisturbed, left.distinct)
 
     def seen(self, size: Size, parts: Iterable[Part], conjuncts: Iterable[Expr], antis: Iterable[Without]) -> Size:
         """Return what was measured of a join instead of an estimate, if it was."""
@@ -226,7 +223,7 @@ class Sizes:
     def _scan(self, scan: Scan) -> Size:
         rows, window = self.statistics.rows(scan), scan.source.window
         coming = min(rows, self.statistics.rate(scan) * self.hop_us / 1e6)
-        distinct = {(c.alias, c.name): min(self.statistics.values(c), max(1.0, rows)) for c in scan.columns}
+        distinct = {(c.alias, c.name): self.statistics.values(c) for c in scan.columns}
         if isinstance(window, RangeWindow):
             return Size(rows, coming, 0.0, coming, distinct)
         # Rows go when others come, which nobody knows beforehand: they are taken back.
@@ -243,7 +240,7 @@ class Sizes:
         touched = present((child.positive + child.negative + child.matured) / max(groups, 1e-9))
         distinct = {(c.alias, c.name): max(1.0, groups) for c in part.columns}
         for column, key in zip(part.columns, part.keys, strict=False):
-            distinct[(column.alias, column.name)] = min(values_of(key, child.distinct), max(1.0, groups))
+            distinct[(column.alias, column.name)] = values_of(key, child.distinct)
         return sized(groups, 1 - touched, 1.0, 1 - touched, distinct)
 
     def _difference(self, part: Difference) -> Size:
@@ -252,12 +249,9 @@ class Sizes:
             size = self.graph(pushed)
             return replace(size, negative=size.negative + size.matured, matured=0.0)
         left, right = self.graph(part.left), self.graph(part.right)
-        here = [
-            min(_values(s, side.columns), max(1.0, s.complete)) for s, side in ((left, part.left), (right, part.right))
-        ]
-        values = max(here)
+        values = max(_likely_values(left, part.left.columns), _likely_values(right, part.right.columns))
         size = (_less_bag if part.all else _less_set)(left, right, values)
-        return replace(size, distinct={n: min(d, max(1.0, size.complete)) for n, d in left.distinct.items()})
+        return replace(size, distinct=left.distinct)
 
 
 def across(graph: Graph) -> list[Expr]:
@@ -271,47 +265,46 @@ def projected(size: Size, outputs: Outputs) -> Size:
     return replace(size, distinct={(c.alias, c.name): values_of(e, size.distinct) for c, e in outputs})
 
 
-def distinct_of(size: Size, columns: Sequence[object]) -> Size:
+def distinct_of(size: Size, given: Sequence[Column]) -> Size:
     """Return the size of a set of rows: a value stays when it is there at both hops."""
-    values = _values(size, columns)
+    values = _values(size, given)
     mean = size.complete / values
-    rows = values * present(mean)
-    both = 2 - present(mean * (2 - size.staying)) / present(mean) if mean else 1.0
-    distinct = {n: min(d, max(1.0, rows)) for n, d in size.distinct.items()}
-    return sized(rows, both, 1.0, both, distinct)
+    rows, both = values * present(mean), still_present(mean, size.staying)
+    return sized(rows, both, 1.0, both, size.distinct)
 
 
-def _values(size: Size, columns: Sequence[object]) -> float:
+def _values(size: Size, given: Sequence[Column]) -> float:
     """Return how many different rows there could be."""
     found = 1.0
-    for column in columns:
-        found *= size.distinct.get((getattr(column, "alias", ""), getattr(column, "name", "")), 1.0)
+    for column in given:
+        found *= size.distinct.get((column.alias, column.name), 1.0)
     return max(1.0, found)
 
 
-def _replaced(size: Size, values: float) -> float:
-    """Return the part of the copies that stay, or that another copy of the value has come for."""
-    gone = 1 - size.staying
-    return size.staying + gone * present(size.complete / values * gone)
+def _likely_values(size: Size, given: Sequence[Column]) -> float:
+    """Return over how many different rows two sides that are compared spread.
+
+    Columns that are compared together belong together: there are no more combinations than rows, if values allow it.
+    """
+    most = max((size.distinct.get((c.alias, c.name), 1.0) for c in given), default=1.0)
+    return max(most, min(_values(size, given), size.complete))
 
 
 def _less_bag(left: Size, right: Size, values: float) -> Size:
-    """Return EXCEPT ALL: of geometric numbers l and r, the mean of max(l - r, 0) is l / (1 + r / (1 + l))."""
+    """Return EXCEPT ALL. Copies that go and come in one hop make no change: what is left of both does, at most."""
     a, b = left.complete / values, right.complete / values
-    against = b / (1 + a)
-    rows = left.complete / (1 + against)
-    undisturbed = (1 + against) / (1 + against * (2 - _replaced(right, values)))
-    staying = _replaced(left, values) * undisturbed
-    return sized(rows, staying, 1.0, staying, {})
+    rows = values * excess(a, b)
+    moved = a * (1 - left.staying) + b * (1 - right.staying)
+    staying = left.staying * absent(b / (1 + a) * (1 - right.staying))
+    coming = min(values * excess(moved, moved), rows * (1 - staying))
+    return Size(rows, coming, coming, 0.0)
 
 
 def _less_set(left: Size, right: Size, values: float) -> Size:
     """Return EXCEPT: the values that are on the left and not on the right."""
     a, b = left.complete / values, right.complete / values
-    rows = values * present(a) / (1 + b)
-    both = 2 - present(a * (2 - left.staying)) / present(a) if a else 1.0
-    staying = both * (1 + b) / (1 + b * (2 - right.staying))
-    return sized(rows, staying, 1.0, staying, {})
+    staying = still_present(a, left.staying) * absent(b * (1 - right.staying))
+    return sized(values * present(a) * absent(b), staying, 1.0, staying, {})
 
 
 def _union(part: UnionOf, left: Size, right: Size) -> Size:

@@ -175,9 +175,7 @@ def grouped(child: Graph, alias: str, keys: tuple[Expr, ...], aggregates: tuple[
     if child.distinct:
         return GroupOf(child, alias, keys, aggregates)
     by = dict(child.outputs)
-    own = tuple(
-        replace(a, argument=None if a.argument is None else substituted(a.argument, by)) for a in aggregates
-    )
+    own = tuple(replace(a, argument=None if a.argument is None else substituted(a.argument, by)) for a in aggregates)
     plain = replace(child, outputs=tuple((c, c) for p in child.parts for c in p.columns))
     return GroupOf(plain, alias, tuple(substituted(k, by) for k in keys), own)
 

@@ -38,7 +38,12 @@ class PlaceDifferences:
             yield found
             if self.left <= 0:
                 return
-            others = (project_below(found, as_set), rename_below(found), *self._pulled(found, as_set), *_pushed(found, as_set))
+            others = (
+                project_below(found, as_set),
+                rename_below(found),
+                *self._pulled(found, as_set),
+                *_pushed(found, as_set),
+            )
             waiting += [g for g in others if g is not None]
 
     def _pulled(self, graph: Graph, as_set: bool) -> Iterator[Graph | None]:

@@ -1,7 +1,7 @@
 """Plain names: differences and sets give columns under the names they have inside, and need no projection there.
 
-    π[p.a := s.x](S) EXCEPT π[q.a := t.x](T)  =  π[p.a := s.x](S EXCEPT T)
-    DISTINCT π[p.a := s.x](S)                 =  π[p.a := s.x](DISTINCT S)
+π[p.a := s.x](S) EXCEPT π[q.a := t.x](T)  =  π[p.a := s.x](S EXCEPT T)
+DISTINCT π[p.a := s.x](S)                 =  π[p.a := s.x](DISTINCT S)
 """
 
 from dataclasses import replace

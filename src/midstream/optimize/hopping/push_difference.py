@@ -100,7 +100,9 @@ def with_pushed(graph: Graph, number: int, inner: Graph, as_set: bool) -> Graph:
         inner = replace(inner, distinct=False)
     elif inner.distinct:
         inner = alone(Nested(inner))
-    return plain_names(spliced(graph, number, inner))
+    graph = plain_names(spliced(graph, number, inner))
+    first = graph.parts[0]
+    return first.graph if isinstance(first, Nested) and graph == alone(first) else graph
 
 
 def twin(a: Part, b: Part) -> dict[str, str] | None:

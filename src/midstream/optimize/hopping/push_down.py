@@ -19,10 +19,10 @@ from midstream.plan.algebra import Rel
 from midstream.plan.hopping import DELTA, Emit
 
 
-def push_down(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> Planned:
-    """Return the cheapest plan of a tree with its differences and anti-joins pushed down."""
+def push_down(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, deepest_antis: bool = True) -> Planned:
+    """Return the cheapest plan of a tree with its differences pushed down, and its anti-joins, if these are to be."""
     pushed = push_differences(graph_of(root))
-    planned = PlanGraph(sizes, constants, _deepest, deepest_antis=True).graph(pushed)
+    planned = PlanGraph(sizes, constants, _deepest, deepest_antis).graph(pushed)
     return min((p.ways["D" if emit == DELTA else "C"] for p in planned), key=lambda p: p.cost)
 
 

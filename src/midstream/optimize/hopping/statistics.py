@@ -40,7 +40,7 @@ class HopStatistics:
     rows_per_s: dict[str, float] = field(default_factory=dict)
     window_rows: dict[str, float] = field(default_factory=dict)
     distinct: Values = field(default_factory=dict)
-    """Different values of a column in its stream, by alias and name."""
+    """Different values that a column has in its stream, not only in a window, by alias and name."""
     selectivity: dict[str, float] = field(default_factory=dict)
     """The part of the rows, or of all pairs, that pass a condition, by `str(conjunct)`."""
     measured: dict[str, Measured] = field(default_factory=dict)
