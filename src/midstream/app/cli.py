@@ -10,11 +10,14 @@ import typer
 from midstream.app import bench as benches
 from midstream.app import change_commands, spark_commands
 from midstream.app.changes import print_change_forecast
+from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.model.errors import MidstreamError
 from midstream.plan.hopping import HopPlan
+from midstream.runtime.calibrate import calibrate
 from midstream.runtime.changes import explain_change, labels_of, plan_change, read_matters
+from midstream.runtime.hop_constants import save_constants
 from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import plan_any, prepare, replay
@@ -158,6 +161,26 @@ def bench_command(
     with progress_of("bench", "steps", quiet=False) as progress:
         result = benches.run(name, seconds, seed, out, progress)
     print(json.dumps(result, indent=1) if out is None else benches.summary(result))
+
+
+@app.command("calibrate")
+def calibrate_command(
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Keep the costs here instead of in the user's configuration.")
+    ] = None,
+) -> None:
+    """Measure what operators of hopping queries cost on this machine, and keep it for choosing their modes.
+
+    Takes about a minute. `midstream explain` prints costs from these figures; without them it uses known ones.
+
+    Example: `midstream calibrate`
+    """
+    with progress_of("calibrate", "cases", quiet=False) as progress:
+        found = calibrate(progress)
+    about: dict[str, object] = {"cases": found.cases, "median_error": found.error, "ranked_right": found.ranked}
+    place = save_constants(found.constants, about, file)
+    print_costs(wide_console(), found)
+    print(f"wrote {place}")
 
 
 @app.command("compare")

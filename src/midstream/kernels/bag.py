@@ -63,7 +63,7 @@ def link(heads: Links, chains: Matrix, start: int, stop: int) -> None:
 
 
 @kernel
-def same_places(a: Matrix, i: int, a_places: Vector, b: Matrix, j: int, b_places: Vector) -> bool:
+def same_places(a: Matrix, i: Word, a_places: Vector, b: Matrix, j: Word, b_places: Vector) -> bool:
     """Tell whether two rows agree in pairs of columns, NULLs equal."""
     for k in range(len(a_places)):
         if a[i, a_places[k]] != b[j, b_places[k]]:
@@ -97,7 +97,7 @@ def look_ahead(heads: Links, chains: Matrix, rows: Matrix, hashes: Vector, i: in
 @kernel
 def find_pairs(
     heads: Links, chains: Matrix, rows: Matrix, until: Vector, places: Vector, now_us: int,
-    probes: Matrix, probe_hashes: Vector, probe_places: Vector, left: Vector, right: Vector, i: int, j: int,
+    probes: Matrix, probe_hashes: Vector, probe_places: Vector, left: Vector, right: Vector, i: int, j: Word,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Find pairs (probe, row) with equal keys, none of them NULL, of rows that are valid now, until there is no room.
 

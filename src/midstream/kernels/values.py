@@ -188,3 +188,37 @@ def compare_sides(left: Matrix, right: Matrix, kind: int) -> npt.NDArray[np.bool
             out[i] = True
             taken[slot] = 1
     return out
+
+
+@kernel
+def keep_used(rows: Matrix, hashes: Vector, counts: Matrix, used: npt.NDArray[np.bool_], numbers: Vector) -> int:
+    """Move the values to the front that are counted somewhere, or marked; write down their new numbers, -1: gone."""
+    kept = 0
+    for i in range(len(used)):
+        if used[i] or counts[i, 0] or counts[i, 1] or counts[i, 2]:
+            if kept != i:
+                for k in range(rows.shape[1]):
+                    rows[kept, k] = rows[i, k]
+                hashes[kept] = hashes[i]
+                for k in range(3):
+                    counts[kept, k] = counts[i, k]
+                    counts[i, k] = 0
+            numbers[i] = kept
+            kept += 1
+        else:
+            numbers[i] = -1
+    return kept
+
+
+@kernel
+def renumber(slots: Vector, count: int, numbers: Vector) -> None:
+    """Follow slots to their new numbers."""
+    for i in range(count):
+        slots[i] = numbers[slots[i]]
+
+
+@kernel
+def mark_slots(slots: Vector, count: int, used: npt.NDArray[np.bool_]) -> None:
+    """Mark the slots that are mentioned."""
+    for i in range(count):
+        used[slots[i]] = True

@@ -52,6 +52,8 @@ class HopExecution:
         """What the root has given since the last hop."""
         self.spent_s = 0.0
         """Time spent in operators."""
+        self.compared_s = 0.0
+        """Of it, in comparing answers."""
         self._tested = self._flips = 0
 
     def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
@@ -103,11 +105,13 @@ class HopExecution:
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
             return self.emission.complete(hop_us, given)
+        began = time.perf_counter()
         if given.signs is not None:
             rows, signs = self.emission.change_by(hop_us, together([*self._given, given]))
             self._given = []
         else:
             rows, signs = self.emission.change_to(given)
+        self.compared_s += time.perf_counter() - began
         self.spent_s += time.perf_counter() - started
         return self.emission.signed(hop_us, rows, signs)
 

@@ -8,6 +8,7 @@ right tuple ends.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from midstream.kernels.values import (
     BAG,
@@ -15,7 +16,10 @@ from midstream.kernels.values import (
     add_counts,
     compare_sides,
     find_slots,
+    keep_used,
+    mark_slots,
     place_slots,
+    renumber,
     repeat_rows,
     settle,
     settle_each,
@@ -59,11 +63,11 @@ class Entries:
 
     def renumber(self, numbers: Vector) -> None:
         """Follow the slots to their new numbers."""
-        self._slots[: self.count] = numbers[self._slots[: self.count]]
+        renumber(self._slots, self.count, numbers)
 
-    def slots(self) -> Vector:
-        """Return the slots in use."""
-        return self._slots[: self.count]
+    def mark(self, used: npt.NDArray[np.bool_]) -> None:
+        """Mark the slots in use."""
+        mark_slots(self._slots, self.count, used)
 
 
 class CountValues:
@@ -171,24 +175,15 @@ class CountValues:
         """Forget values that are on neither side, when they are many."""
         if self._count < self._tidy_at:
             return
-        counts = self._counts[: self._count]
-        used = np.asarray(counts.any(axis=1), np.bool_)
+        used, numbers = np.zeros(self._count, np.bool_), np.empty(self._count, np.int64)
         for side in self._sides:
-            used[side.slots()] = True
-        kept = np.flatnonzero(used)
-        self._tidy_at = 2 * len(kept) + 1024
-        if 2 * len(kept) >= self._count:
-            return
-        numbers = np.full(self._count, -1, np.int64)
-        numbers[kept] = np.arange(len(kept))
+            side.mark(used)
+        n = int(keep_used(self._rows, self._hashes, self._counts, used, numbers))
+        self._tidy_at = 2 * n + 1024
         for side in self._sides:
             side.renumber(numbers)
-        n = len(kept)
-        self._rows[:n], self._hashes[:n] = self._rows[kept], self._hashes[kept]
-        self._counts[:n] = counts[kept]
-        self._counts[n : self._count] = 0
         self._count = n
-        self._table = np.full((max(64, 1 << (2 * n).bit_length()), 1), -1, np.int32)
+        self._table = np.full((max(64, 1 << (4 * n).bit_length()), 1), -1, np.int32)
         place_slots(self._table, self._hashes, n)
 
 

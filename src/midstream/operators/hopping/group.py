@@ -83,7 +83,10 @@ class GroupTuples:
             bag.add(tuples.where(coming), slots[coming])
             bag.remove(tuples.where(~coming))
             touched.append(slots)
-        chosen = np.unique(np.concatenate(touched))
+        marks = np.zeros(max(len(self._groups), 1), np.bool_)
+        for slots in touched:
+            marks[slots] = True
+        chosen = np.flatnonzero(marks)
         return self._changed(chosen) if len(chosen) else nothing(self.spec.width, True)
 
     def _changed(self, chosen: Vector) -> Tuples:

@@ -1,0 +1,171 @@
+"""Measure operators of hopping queries on this machine: what each mode takes per hop, on generated rows."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.lang.sql import parse_any
+from midstream.model.stream import StreamSchema
+from midstream.operators.hopping.build_execution import HopExecution
+from midstream.optimize.hopping.choose import same_modes
+from midstream.optimize.hopping.cost import Constants, Cost, cost
+from midstream.optimize.hopping.estimate import Sizes
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union, inputs
+from midstream.plan.hopping import CICO, CIDO, DICO, DIDO, HopPlan, HopQuery
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
+STREAMS = tuple(StreamSchema(name, SCHEMA, "ts") for name in "abc")
+WINDOW_US = 1_000_000
+"""Every window is as long as this; how many rows are in it is up to the rate."""
+QUERIES = {
+    "join": "SELECT a.k, a.v, b.v AS w FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k",
+    "difference": "SELECT d.k FROM (SELECT k, v FROM a [RANGE 1 SECOND] EXCEPT SELECT k, v FROM b [RANGE 1 SECOND]) d",
+    "difference of bags": (
+        "SELECT d.k FROM (SELECT k, v FROM a [RANGE 1 SECOND] EXCEPT ALL SELECT k, v FROM b [RANGE 1 SECOND]) d"
+    ),
+    "anti-join": (
+        "SELECT a.k, a.v FROM a [RANGE 1 SECOND] WHERE NOT EXISTS (SELECT 1 FROM b [RANGE 1 SECOND] WHERE b.k = a.k)"
+    ),
+    "distinct": "SELECT d.k FROM (SELECT DISTINCT k, v FROM a [RANGE 1 SECOND]) d",
+    "union": "SELECT d.k FROM (SELECT k, v FROM a [RANGE 1 SECOND] UNION ALL SELECT k, v FROM b [RANGE 1 SECOND]) d",
+    "select": "SELECT k, v FROM a [RANGE 1 SECOND] WHERE v > 10",
+    "group": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a [RANGE 1 SECOND] GROUP BY k",
+}
+"""A query around each operator that is measured."""
+MEASURED = (Join, Anti, Except, Distinct, Union, Group, Select)
+ABOVE = {DIDO: DIDO, CIDO: DIDO, DICO: CICO, CICO: CICO}
+"""A mode for the operators above one in a given mode."""
+BELOW = {DIDO: DIDO, DICO: DIDO, CICO: CICO, CIDO: CICO}
+"""A mode for the operators below one in a given mode."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator at one ratio of hop to window, with so many rows in each window and so many different keys."""
+
+    name: str
+    ratio: float
+    rows: int
+    keys: int
+
+    @property
+    def hop_us(self) -> int:
+        """Return the hop."""
+        return round(self.ratio * WINDOW_US)
+
+    @property
+    def statistics(self) -> HopStatistics:
+        """Return what is known of the rows."""
+        names = ("a", "b", "k", "v")
+        found = HopStatistics()
+        for alias in names[:2]:
+            found.rows_per_s[alias] = float(self.rows)
+            found.distinct[alias, "k"], found.distinct[alias, "v"] = float(self.keys), 100.0
+        return found
+
+
+@dataclass
+class Seen:
+    """What one mode of a case took, in nanoseconds per hop, and what the model says of it with given constants."""
+
+    case: Case
+    mode: str
+    ns: float
+    rel: Rel = field(repr=False)
+
+    def expected(self, constants: Constants) -> Cost:
+        """Return what the model expects."""
+        return cost(self.rel, self.mode, "window", Sizes(self.case.statistics, self.case.hop_us), constants)
+
+
+def query_of(case: Case, mode: str) -> HopQuery:
+    """Return the query around the operator that is measured, emitting what the mode gives."""
+    emit = "DELTA" if mode[2] == "D" else "COMPLETE"
+    found = parse_any(f"{QUERIES[case.name]} HOP BY {case.hop_us} MICROSECONDS EMIT {emit}", STREAMS)
+    assert isinstance(found, HopQuery), "a hopping query"
+    return found
+
+
+def rows_of(case: Case, hops: int, seed: int) -> dict[str, pa.Table]:
+    """Generate rows for a window and some hops: keys and values uniform, one row after the other."""
+    made = {}
+    count = round(case.rows * (1 + hops * case.ratio)) + 1
+    for place, name in enumerate("ab"):
+        rng = np.random.default_rng([seed, place])
+        times = np.sort(rng.integers(0, round(WINDOW_US * (1 + hops * case.ratio)), count))
+        made[name] = pa.table({"ts": times, "k": rng.integers(0, case.keys, count), "v": rng.integers(0, 100, count)})
+    return made
+
+
+def measured_plan(case: Case, mode: str) -> tuple[HopPlan, tuple[int, ...]]:
+    """Return a plan with the measured operator in a mode, and where it is: the topmost one that is measured."""
+    query = query_of(case, mode)
+    asked = HopPlan(query, query.root, _uniform(query))
+    paths = [path for path, _ in asked.of_paths()]
+    rels = {path: _at(query.root, path) for path in paths}
+    kinds = {"join": Join, "anti-join": Anti, "distinct": Distinct, "union": Union, "select": Select, "group": Group}
+    kind = kinds.get(case.name, Except)
+    target = min((p for p in paths if isinstance(rels[p], kind)), key=len)
+    modes = []
+    for path in paths:
+        if path == target:
+            modes.append(mode)
+        else:
+            modes.append((BELOW if path[: len(target)] == target else ABOVE)[mode])
+    return HopPlan(query, query.root, tuple(modes)), target
+
+
+def _uniform(query: HopQuery) -> tuple[str, ...]:
+    return same_modes(query.root, "delta", query.emit)
+
+
+def _at(rel: Rel, path: Sequence[int]) -> Rel:
+    for place in path:
+        rel = inputs(rel)[place]
+    return rel
+
+
+def measure(case: Case, hops: int = 8, seed: int = 1, modes: Sequence[str] = (DIDO, DICO, CICO, CIDO)) -> list[Seen]:
+    """Run a case in several modes in turns, hop by hop; return the least time of the operator with its reading."""
+    tables = rows_of(case, hops, seed)
+    plans = {mode: measured_plan(case, mode) for mode in modes}
+    running = {mode: HopExecution(plan) for mode, (plan, _) in plans.items()}
+    times: dict[str, list[float]] = {mode: [] for mode in modes}
+    gc.collect()
+    edges = [0, *(WINDOW_US + round(k * case.hop_us) for k in range(hops + 1))]
+    for number, (start, end) in enumerate(pairwise(edges)):
+        for mode, execution in running.items():
+            before = _spent(execution, plans[mode][1])
+            for source in execution.plan.query.sources:
+                table = tables[source.stream.name]
+                stamps = table.column("ts").to_numpy()
+                low, high = np.searchsorted(stamps, [start, end])
+                part = table.slice(low, high - low)
+                columns = {n: part.column(n).combine_chunks() for n in ("ts", "k", "v")}
+                execution.add(source.alias, columns, stamps[low:high])
+            execution.answer(end)
+            if number:  # the first one fills the windows
+                times[mode].append(_spent(execution, plans[mode][1]) - before)
+    return [
+        Seen(case, mode, min(times[mode]) * 1e9, running[mode].tree.rels[plans[mode][1]])
+        for mode in modes
+    ]  # fmt: skip
+
+
+def _spent(execution: HopExecution, path: tuple[int, ...]) -> float:
+    """Return the time an operator and its reading of windows have taken."""
+    node = execution.tree.nodes[path]
+    leaves = [leaf for leaf in execution.tree.leaves.values() if leaf in _below(node)]
+    return node.account.spent_s + sum(leaf.account.spent_s for leaf in leaves)
+
+
+def _below(node: object) -> list[object]:
+    found: list[object] = []
+    for below in getattr(node, "below", ()) if isinstance(getattr(node, "below", None), tuple) else ():
+        found += [below, getattr(below, "below", None)]
+    return found

@@ -1,0 +1,199 @@
+"""Hopping queries in process: hops, flips, explanations, adaptation, calibration, refusals."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import midstream as ms
+from midstream.app.cli import app
+from midstream.model.errors import MidstreamError, PlanError, SourceError
+from midstream.optimize.hopping.cost import Constants
+from midstream.runtime.calibrate import fitted, ranked
+from midstream.runtime.engine import Run
+from midstream.runtime.hop_constants import VARIABLE, load_constants, save_constants
+from midstream.runtime.hop_measure import Case, Seen, measure
+
+SECOND = 1_000_000
+
+
+def engine_of(**streams: list[tuple[int, int]]) -> ms.Engine:
+    engine = ms.Engine()
+    for name, rows in streams.items():
+        table = pa.table({"ts": [t * SECOND for t, _ in rows], "k": pa.array([k for _, k in rows], pa.int64())})
+        engine.stream(name, table, time="ts")
+    return engine
+
+
+def told(run: Run) -> list[tuple[int, ...]]:
+    names = [n for n in run.table().column_names if n not in ("_time", "_version")]
+    return [tuple(row[n] // SECOND if n == "_hop" else row[n] for n in names) for row in run.table().to_pylist()]
+
+
+def test_hops_without_rows_are_answered() -> None:
+    engine = engine_of(a=[(1, 5), (12, 6)])
+    run = engine.query("SELECT COUNT(*) AS n FROM a [RANGE 2 SECONDS] HOP BY 2 SECONDS").start()
+    assert told(run) == [(1, 2), (0, 4), (0, 6), (0, 8), (0, 10), (0, 12)]
+    run = engine.query("SELECT k FROM a [RANGE 2 SECONDS] HOP BY 2 SECONDS").start()
+    assert told(run) == [(5, 2)]
+    assert sum(b.hops for b in run.report.batches) == 6
+
+
+def test_a_long_silence_is_passed_over() -> None:
+    engine = engine_of(a=[(1, 5), (3_000_000, 6), (3_000_001, 7)])
+    run = engine.query("SELECT k FROM a [RANGE 2 SECONDS] HOP BY 1 MILLISECOND").start(batch="1 hour")
+    assert sum(b.hops for b in run.report.batches) == 3_000_000_000
+    assert {k for k, _ in told(run)} == {5, 6}
+
+
+def test_a_window_shorter_than_the_hop_holds_what_is_right_before_it() -> None:
+    engine = engine_of(a=[(1, 1), (9, 2), (10, 3), (19, 4), (21, 5)])
+    run = engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 10 SECONDS").start()
+    assert told(run) == [(2, 10), (4, 20)]
+
+
+def test_working_by_tuple_flips_and_working_by_window_does_not() -> None:
+    engine = engine_of(a=[(1, 7), (3, 0)], b=[(2, 7), (12, 1)])
+    sql = "SELECT k FROM a [RANGE 1 MINUTE] EXCEPT SELECT k FROM b [RANGE 1 MINUTE] HOP BY 10 SECONDS"
+    flips = {}
+    for working in ("tuple", "window"):
+        run = engine.query(sql, plan=f"as-written modes=delta working={working}").start(batch="1 second")
+        assert told(run) == [(0, 10)]
+        flips[working] = sum(b.flips for b in run.report.batches)
+    assert flips == {"tuple": 3, "window": 1}  # 7 comes and goes within the hop; 0 comes
+
+
+def test_explain_says_modes_costs_and_partitioning() -> None:
+    engine = engine_of(a=[(1, 5)], b=[(1, 5)])
+    sql = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k HOP BY 5 SECONDS EMIT DELTA"
+    text = engine.query(sql, plan="as-written modes=delta").explain()
+    assert "Plan (project:DIDO (join:DIDO a b))" in text
+    assert "Hop by 5 SECONDS, emit delta" in text
+    assert "join on (a.k = b.k)" in text
+    assert "a: a [RANGE 10 SECONDS], the hop is 50% of it" in text
+    assert "hash a.k = b.k" in text
+    line = next(line for line in text.splitlines() if "join on" in line)
+    assert len([word for word in line.split() if word.replace(".", "").isdigit() and "." in word]) == 4
+
+
+def test_migrations_are_told() -> None:
+    engine = engine_of(a=[(t, t % 3) for t in range(60)], b=[(t, t % 2) for t in range(60)])
+    sql = "SELECT a.k FROM a [RANGE 20 SECONDS], b [RANGE 20 SECONDS] WHERE a.k = b.k HOP BY 5 SECONDS"
+    run = engine.query(sql, plan="as-written modes=delta").start(paused=True)
+    run.advance(22 * SECOND)
+    assert "holds nothing" in run.explain(migrate="same modes=complete")
+    run.migrate("same modes=complete")
+    run.migrate("same modes=complete")
+    run.finish()
+    records = run.migrations()
+    assert [r["state"] for r in records] == ["finished", "no-op"]
+    assert records[0]["position_us"] == 25 * SECOND
+    assert str(run.plan) == "(project:CICO (join:CICO a b))"
+    whole = engine.query(sql, plan="as-written modes=delta").start()
+    assert told(run) == told(whole)
+
+
+def test_a_query_goes_from_deltas_to_complete_relations_when_its_hop_grows() -> None:
+    rows = [(t // 20, t % 50) for t in range(20 * 200)]
+    engine = engine_of(a=rows, b=rows)
+    sql = "SELECT a.k FROM a [RANGE 20 SECONDS] EXCEPT SELECT b.k FROM b [RANGE 20 SECONDS] HOP BY 20 SECONDS"
+    run = engine.query(sql, plan="as-written modes=delta").start(adapt="modes")
+    assert [r["identity"] for r in run.migrations()][:1] == ["adapted 1"]
+    assert "CI" in run.migrations()[0]["plan"]
+    assert told(run) == told(engine.query(sql, plan="as-written modes=delta").start())
+
+
+def test_a_hop_adapts_within_its_bounds() -> None:
+    engine = engine_of(a=[(t, t % 3) for t in range(200)])
+    run = engine.query("SELECT k FROM a [RANGE 8 SECONDS] HOP BY 8 SECONDS").start(adapt="hop=2s..8s")
+    hops = sorted({hop for *_, hop in told(run)})
+    assert {b - a for a, b in pairwise(hops)} == {8, 4, 2}  # there is next to nothing to do
+    assert all(r["state"] == "finished" for r in run.migrations())
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("sideways", "'sideways' is no shape of a hopping plan"),
+        ("modes=DODO", "'DODO' is no mode"),
+        ("modes=DIDO", "the plan has 2 operators, but 1 modes"),
+        ("modes=CIDO,DIDO", "the query emits complete results, but project is DIDO"),
+        ("working=never", "working is 'never'"),
+        ("hop=0s", "a hop is longer than nothing"),
+        ("same", "nothing runs yet"),
+        ("color=red", "'color' is not known"),
+    ],
+)
+def test_plans_that_cannot_be(plan: str, said: str) -> None:
+    engine = engine_of(a=[(1, 5)], b=[(1, 5)])
+    with pytest.raises(PlanError, match=said):
+        engine.query(
+            "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k HOP BY 1 SECOND", plan=plan
+        )
+
+
+def test_a_hopping_query_is_not_changed() -> None:
+    engine = engine_of(a=[(1, 5), (9, 5)])
+    run = engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start(paused=True)
+    for ask in (lambda: run.change("SELECT k FROM a"), lambda: run.control("istop")):
+        with pytest.raises(PlanError, match="a hopping query cannot be changed"):
+            ask()
+    sliding = engine.query("SELECT k FROM a").start(paused=True)
+    with pytest.raises(PlanError, match="a hopping query cannot be changed"):
+        sliding.change("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND")
+
+
+def test_the_least_integer_is_refused() -> None:
+    engine = engine_of(a=[(1, -(2**63)), (9, 0)])
+    with pytest.raises(SourceError, match="cannot be held in a hopping query"):
+        engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start()
+
+
+def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "costs.json"))
+    assert load_constants() == Constants()
+    save_constants(Constants(insert=1.5), {"cases": 3})
+    assert load_constants() == Constants(insert=1.5)
+    (tmp_path / "costs.json").write_text("{")
+    with pytest.raises(MidstreamError, match="cannot read the costs"):
+        load_constants()
+
+
+def test_constants_fit_what_was_measured() -> None:
+    """Times made from known constants give them back."""
+    made = Constants(insert=50, lookup=20, concatenate=10, fixed=10_000, scan=2, purge=5, build=25, match=70)
+    case = Case("join", 0.5, 2000, 1000)
+    seen = []
+    for ratio in (0.1, 0.5, 1.0):
+        for rows in (1000, 5000, 20_000):
+            for keys in (500, 5000):
+                for s in measure(Case("join", ratio, rows, keys), hops=1):
+                    exact = Seen(s.case, s.mode, 1.0, s.rel)
+                    seen.append(Seen(s.case, s.mode, exact.expected(made).total, s.rel))
+    found = fitted(seen)
+    assert found.error < 0.02
+    assert found.ranked == 1.0
+    assert ranked(seen, Constants(insert=1e9), 0.1) < 1.0
+    assert case.hop_us == SECOND // 2
+
+
+def test_the_command_line_explains_and_replays(tmp_path: Path) -> None:
+    asked = CliRunner().invoke
+    pq.write_table(pa.table({"ts": [k * SECOND for k in range(30)], "k": list(range(30))}), tmp_path / "a.parquet")
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        'sql = "SELECT COUNT(*) AS n FROM a [RANGE 10 SECONDS] HOP BY 5 SECONDS"\n'
+        '[streams.a]\npath = "a.parquet"\ntime = "ts"\n[run]\nmodes = "delta"\nadapt = "plan"\n'
+        '[[at]]\ntime = 12000000\nmigrate = "as-written"\nmodes = "complete"\n'
+    )
+    assert "group: COUNT(*)" in asked(app, ["explain", str(scenario)]).stdout
+    assert "holds nothing" in asked(app, ["explain", str(scenario), "--migrate", "same modes=complete"]).stdout
+    report = tmp_path / "report.json"
+    assert asked(app, ["replay", str(scenario), "--report", str(report)]).exit_code == 0
+    written = json.loads(report.read_text())
+    assert sum(b["hops"] for b in written["batches"]) == 5
+    assert written["migrations"][0]["position_us"] == 15 * SECOND
