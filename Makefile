@@ -18,10 +18,10 @@ help: ## List the tasks
 setup: .venv/.ready-dev ## Build .venv with the tested versions, and look for Java
 
 check: lint .venv/.ready-dev ## Format, lint, types, and the tests that are neither `spark` nor `slow`
-	@$(BIN)/pytest -q -m "not spark and not slow"
+	@$(BIN)/pytest -q -n 2 -m "not spark and not slow"
 
 test: lint .venv/.ready-spark ## Everything: linters and all tests, Spark included
-	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/pytest
+	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/pytest -n 2 --dist loadgroup
 
 lint: .venv/.ready-dev ## Format check, lint and types only
 	@$(BIN)/ruff format --check --quiet .

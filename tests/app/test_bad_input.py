@@ -159,7 +159,9 @@ BAD_SQL = {
     "endless window": ("SELECT k FROM a [RANGE 99999999999 DAYS]", ["window", "line 1"]),
     "slide": ("SELECT k FROM a [RANGE 5 SECONDS SLIDE 1 SECOND]", ["slides", "aggregate"]),
     "predicate window": ("SELECT k FROM a [START WHEN k = 1 END WHEN k = 2]", ["slides", "aggregate"]),
-    "hop": ("SELECT k FROM a HOP BY 5 SECONDS", ["HOP BY", "not supported yet"]),
+    "hop": ("SELECT k FROM a HOP BY 5 SECONDS", ["'a'", "window"]),
+    "hop twice": ("SELECT k FROM a [RANGE 1 s] HOP BY 5 SECONDS HOP BY 1 s", ["HOP BY", "line 1"]),
+    "emit": ("SELECT k FROM a EMIT DELTA", ["EMIT", "HOP BY"]),
     "ambiguous column": (
         "SELECT k FROM a [ROWS 1] x, b [ROWS 1] y", ["'k' is ambiguous", "x.k, y.k", "(line 1, column 8)"],
     ),

@@ -26,6 +26,7 @@ from midstream.optimize.hopping.plain_names import plain_names, rename_below
 from midstream.optimize.hopping.plan_graph import is_set, narrowed, own_conjuncts, projects
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
+from midstream.optimize.hopping.select_below import select_below
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -102,7 +103,8 @@ def moved_once(graph: Graph, as_set: bool, fresh: Fresh) -> Iterator[Graph]:
             antis = (*graph.antis[:k], Without(right, anti.conjuncts), *graph.antis[k + 1 :])
             yield replace(graph, antis=antis)
     yield plain_names(graph)
-    yield from (g for g in (project_below(graph, as_set), rename_below(graph)) if g is not None)
+    selected = [select_below(graph, i) for i in range(len(graph.parts))]
+    yield from (g for g in (project_below(graph, as_set), rename_below(graph), *selected) if g is not None)
 
 
 def _moved(graph: Graph, i: int, part: Difference, set_here: bool, fresh: Fresh) -> Iterator[Graph]:

@@ -226,8 +226,8 @@ class RandomPlans:
         rng = self.rng
         out: Tables = {}
         for stream in STREAMS:
-            rows = rng.choice([0, 1, 3, 4, 5, 6])
-            values: list[Any] = rng.choice([[None, 0, 1, 1, 2], [None, 1, 1, 1], [0, 1]])
+            rows = rng.choice([0, 2, 3, 4, 5, 6])
+            values: list[Any] = rng.choice([[None, 0, 1, 1, 2], [None, 1, 1, 1], [1, 1, 2], [0, 1]])
             out[stream.name] = [{n: rng.choice(values) for n in NAMES} for _ in range(rows)]
         return out
 

@@ -153,7 +153,7 @@ def draw_batch(rnd: random.Random, case: HopCase) -> HopCase:
     return replace(case, batch_us=max(width, span // 40, 1), buckets=rnd.choice([1, 1, 2, 3]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=30))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=16))
 def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])

@@ -124,7 +124,7 @@ class _ScenarioFile(TomlFile):
         for name in HOP_KEYS:
             if name in table:
                 said.append(f"{name}={''.join(self.text(table, name, place).split())}")
-        return " ".join(said) or None
+        return " ".join(said) if said else None
 
     def _schedule(self) -> tuple[Request, ...]:
         """Return what is asked to happen, in order of time; those at the same time in the order they are written."""

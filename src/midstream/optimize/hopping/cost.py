@@ -32,7 +32,9 @@ class Constants:
     """Nanoseconds for one of each; those of a machine are measured elsewhere."""
 
     insert: float = 60.0
-    """Put a tuple into a hash table."""
+    """Put a tuple into a state that is kept."""
+    build: float = 30.0
+    """Put a tuple into a hash table that is made anew at every hop."""
     lookup: float = 30.0
     """Look for a tuple in a hash table."""
     concatenate: float = 8.0
@@ -49,6 +51,14 @@ class Constants:
     """Make a tuple of a tuple."""
     union: float = 4.0
     """Hand over a tuple of either side."""
+    value: float = 90.0
+    """Find a tuple's value and count it, in a state that is kept."""
+    ended: float = 40.0
+    """Count a value down whose tuple has ended, and see what that changes."""
+    compare: float = 30.0
+    """Find a tuple's value among those of this hop."""
+    match: float = 60.0
+    """Look for a tuple of one answer in another."""
     group: float = 15.0
     """Bring a tuple into an aggregate."""
     arrival: float = 200.0
@@ -78,7 +88,8 @@ class Cost:
     @property
     def total(self) -> float:
         """Return the nanoseconds in all."""
-        return sum(self.parts.values())
+        held = self.insert + self.probe + self.concatenate + self.purge
+        return self.fixed + self.read + held + self.evaluate + self.conversion + self.flips
 
     @property
     def parts(self) -> dict[str, float]:
@@ -149,7 +160,7 @@ def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
         upkeep = c.insert * out.positive + c.lookup * out.negative + c.purge * out.matured
         return Cost(conversion=upkeep + (c.scan + c.copy) * out.complete)
     if mode == "CIDO":
-        return Cost(conversion=2 * c.lookup * out.complete)
+        return Cost(conversion=2 * c.match * out.complete)
     return Cost()
 
 
@@ -169,7 +180,7 @@ def join_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, passed: floa
             concatenate=each * out.delta,
             purge=_upkeep((a, b), c),
         )
-    return Cost(c.fixed, insert=c.insert * b.complete, probe=c.lookup * a.complete, concatenate=each * out.complete)
+    return Cost(c.fixed, insert=c.build * b.complete, probe=c.lookup * a.complete, concatenate=each * out.complete)
 
 
 def anti_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, pairs: float, c: Constants) -> Cost:
@@ -188,16 +199,15 @@ def anti_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, pairs: float
     seen = each * a.complete * b.complete if tests else 0.0
     copied = c.copy * out.complete
     probe = c.lookup * a.complete
-    return Cost(c.fixed, insert=c.insert * b.complete, probe=probe, concatenate=seen, evaluate=copied)
+    return Cost(c.fixed, insert=c.build * b.complete, probe=probe, concatenate=seen, evaluate=copied)
 
 
 def except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
     """Return the cost of a difference: numbers by value, which are kept, or counted anew."""
     if delta:
-        return Cost(
-            c.fixed, insert=c.insert * (a.positive + b.positive), purge=_upkeep((a, b), c), evaluate=c.copy * out.delta
-        )
-    return Cost(c.fixed, insert=c.insert * (a.complete + b.complete), evaluate=c.copy * out.complete)
+        over = sum(c.ended * s.matured + c.scan * s.complete for s in (a, b))
+        return Cost(c.fixed, insert=c.value * (a.delta + b.delta), purge=over, evaluate=c.copy * out.delta)
+    return Cost(c.fixed, insert=c.compare * (a.complete + b.complete), evaluate=c.copy * out.complete)
 
 
 def distinct_cost(delta: bool, a: Size, out: Size, c: Constants) -> Cost:
@@ -228,11 +238,11 @@ def group_cost(delta: bool, a: Size, out: Size, aggregates: int, c: Constants) -
         return Cost(
             c.fixed,
             insert=c.insert * a.positive,
-            probe=c.lookup * a.delta,
+            probe=c.value * a.delta,
             purge=_upkeep((a,), c),
             evaluate=work * touched + c.copy * out.delta,
         )
-    return Cost(c.fixed, probe=c.lookup * a.complete, evaluate=work * a.complete)
+    return Cost(c.fixed, probe=c.compare * a.complete, evaluate=work * a.complete)
 
 
 def _flips(node: Rel, below: Sequence[Size], out: Size, c: Constants) -> Cost:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
-from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import (
     Difference,
     Graph,
@@ -34,8 +33,8 @@ from midstream.optimize.hopping.graph import (
     in_order,
     reads,
 )
-from midstream.optimize.hopping.pull_difference import Move, pull_difference
 from midstream.optimize.hopping.push_difference import push_differences
+from midstream.optimize.hopping.select_below import select_below
 from midstream.optimize.hopping.statistics import HopStatistics, Name, Values, values_of
 from midstream.plan.algebra import Rel, Scan
 from midstream.plan.expr import Column, Expr, columns
@@ -132,11 +131,9 @@ class Sizes:
 
     def filtered(self, part: Part, conjuncts: Sequence[Expr]) -> Size:
         """Return the size of a part under conditions on it alone."""
-        if isinstance(part, Difference):
-            # Conditions on a difference are taken as inside it, wherever they are: its size must not depend on that.
-            graph = replace(alone(part), conjuncts=tuple(conjuncts))
-            inside = pull_difference(graph, Move(0, filters=True), Fresh())
-            assert inside is not None, "conditions go into a difference of any kind"
+        # Conditions on a difference or a set are taken as inside it: its size must not depend on where they are.
+        inside = select_below(replace(alone(part), conjuncts=tuple(conjuncts)), 0)
+        if inside is not None:
             part, conjuncts = inside.parts[0], inside.conjuncts
         size = self.part(part)
         passed, few = 1.0, dict(size.distinct)
@@ -206,7 +203,8 @@ class Sizes:
         distinct = {**left.distinct, **right.distinct}
         partners = right.complete * self.passing(anti.conjuncts, distinct)
         undisturbed = absent(partners * (1 - right.old))
-        return sized(left.complete * absent(partners), left.old * undisturbed, left.unmatured, left.staying * undisturbed, left.distinct)
+        rows, old, staying = left.complete * absent(partners), left.old * undisturbed, left.staying * undisturbed
+        return sized(rows, old, left.unmatured, staying, left.distinct)
 
     def seen(self, size: Size, parts: Iterable[Part], conjuncts: Iterable[Expr], antis: Iterable[Without]) -> Size:
         """Return what was measured of a join instead of an estimate, if it was."""

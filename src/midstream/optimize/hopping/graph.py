@@ -283,11 +283,17 @@ Known = Callable[[str], str]
 
 def graph_text(graph: Graph, known_as: Known = str) -> str:
     """Write what a graph gives in one line that does not depend on the order of its parts."""
+    return f"({', '.join(_output_texts(graph, known_as))} of {_rows_text(graph, known_as)})"
+
+
+def _output_texts(graph: Graph, known_as: Known) -> list[str]:
+    texts = [(_expr_text(e, known_as), _expr_text(c, known_as)) for c, e in graph.outputs]
+    return [e if e == c else f"{e} as {c}" for e, c in texts]
+
+
+def _rows_text(graph: Graph, known_as: Known) -> str:
     block = block_text(graph.parts, graph.conjuncts, graph.antis, known_as)
-    told = ", ".join(
-        _expr_text(e, known_as) + ("" if c == e else f" as {_expr_text(c, known_as)}") for c, e in graph.outputs
-    )
-    return f"({'distinct ' if graph.distinct else ''}{told} of {block})"
+    return f"distinct {block}" if graph.distinct else block
 
 
 def block_text(
@@ -315,7 +321,10 @@ def part_text(part: Part, known_as: Known = str) -> str:
         case UnionOf(left, right):
             return f"(union {graph_text(left, known_as)} {graph_text(right, known_as)})"
         case Difference(left, right, all_):
-            sides = f"{graph_text(left, known_as)} {graph_text(right, known_as)}"
+            # Columns are compared by position, but it does not matter which position that is.
+            pairs = sorted(zip(_output_texts(left, known_as), _output_texts(right, known_as), strict=True))
+            given = [", ".join(side) for side in zip(*pairs, strict=True)]
+            sides = f"({given[0]} of {_rows_text(left, known_as)}) ({given[1]} of {_rows_text(right, known_as)})"
             return f"(except{'-all' if all_ else ''} {sides})"
         case Nested(graph):
             return graph_text(graph, known_as)

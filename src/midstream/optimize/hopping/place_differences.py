@@ -1,26 +1,27 @@
 """Place differences: every legal position of every difference, each with the best join order and modes (DiffDP).
 
 From the graph with all differences pushed down, parts are moved into both sides of a difference, in every combination,
-and the same again inside the sides. Anti-joins are placed with the join order.
+and the same again inside the sides; what fewer moves lead to comes first. Anti-joins are placed with the join order.
 """
 
 from collections.abc import Iterator
 from itertools import combinations
 
 from midstream.optimize.hopping.fresh import Fresh
-from midstream.optimize.hopping.graph import Difference, Graph, graph_text, reads
+from midstream.optimize.hopping.graph import Difference, Graph, Nested, graph_text, reads
 from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
+from midstream.optimize.hopping.select_below import select_below
 
-MOST_PLACES = 2_000
-"""Graphs that are looked at; the ones after that are not, and the best of the first ones is taken."""
+MOST_SPLITS = 50_000
+"""Ways to split sets of parts that are looked at, about a second's work; then the best of what was seen is taken."""
 
 
 class PlaceDifferences:
-    """Says where differences may stand. Keeps count of all it has said."""
+    """Says where differences may stand. Keeps count of the work it has made: n parts have 3^n splits."""
 
-    def __init__(self, fresh: Fresh, most: int = MOST_PLACES) -> None:
+    def __init__(self, fresh: Fresh, most: int = MOST_SPLITS) -> None:
         self.fresh = fresh
         self.left = most
 
@@ -34,13 +35,14 @@ class PlaceDifferences:
             if text in seen:
                 continue
             seen.add(text)
-            self.left -= 1
+            self.left -= 3 ** len(found.parts)
             yield found
             if self.left <= 0:
                 return
             others = (
                 project_below(found, as_set),
                 rename_below(found),
+                *_selected(found),
                 *self._pulled(found, as_set),
                 *_pushed(found, as_set),
             )
@@ -49,6 +51,13 @@ class PlaceDifferences:
     def _pulled(self, graph: Graph, as_set: bool) -> Iterator[Graph | None]:
         for move in moves(graph):
             yield pull_difference(graph, move, self.fresh, as_set)
+
+
+def _selected(graph: Graph) -> Iterator[Graph | None]:
+    """Yield graphs with the conditions on a set inside it; those on a difference are among the moves."""
+    for number, part in enumerate(graph.parts):
+        if isinstance(part, Nested):
+            yield select_below(graph, number)
 
 
 def _pushed(graph: Graph, as_set: bool) -> Iterator[Graph]:

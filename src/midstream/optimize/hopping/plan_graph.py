@@ -74,10 +74,17 @@ class PlanGraph:
         self, sizes: Sizes, constants: Constants, places: Places = as_it_is, deepest_antis: bool = False
     ) -> None:
         self.sizes, self.constants, self.places, self.deepest = sizes, constants, places, deepest_antis
+        self._known: dict[tuple[Graph, bool, bool], list[PlannedGraph]] = {}
 
     def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[PlannedGraph]:
         """Return the cheapest plans of a graph. `ordered`: its columns are read by position."""
-        found: dict[Size, PlannedGraph] = {}
+        key = (graph, ordered, as_set)
+        if key not in self._known:
+            self._known[key] = self._graph(graph, ordered, as_set)
+        return self._known[key]
+
+    def _graph(self, graph: Graph, ordered: bool, as_set: bool) -> list[PlannedGraph]:
+        found: dict[_Kind, PlannedGraph] = {}
         for placed in self.places(graph, as_set):
             set_here = as_set or placed.distinct
             parts = [self.part(p, set_here) for p in placed.parts]
@@ -133,7 +140,7 @@ class PlanGraph:
                 costs = {"D": read_cost(True, size, self.constants), "C": read_cost(False, size, self.constants)}
                 return [PlannedPart(part, {give: Planned(c.total, scan, ()) for give, c in costs.items()})]
             case Nested(graph):
-                return [PlannedPart(Nested(g.graph), g.ways) for g in self.graph(graph, False, as_set)]
+                return [PlannedPart(_as_part(g.graph), g.ways) for g in self.graph(graph, False, as_set)]
             case GroupOf(child):
                 return [self._group(replace(part, child=g.graph), g) for g in self.graph(child, ordered=False)]
             case UnionOf(left, right):
@@ -145,7 +152,7 @@ class PlanGraph:
 
     def _fewer(self, planned: Iterable[PlannedPart]) -> list[PlannedPart]:
         """Return for every size the cheapest plans of a part."""
-        found: dict[Size, PlannedGraph] = {}
+        found: dict[_Kind, PlannedGraph] = {}
         for p in planned:
             _keep(found, PlannedGraph(alone(p.part), self.sizes.part(p.part), p.ways))
         return [PlannedPart(g.graph.parts[0], g.ways) for g in found.values()]
@@ -190,16 +197,26 @@ class PlanGraph:
         return ways
 
 
-def _keep(found: dict[Size, PlannedGraph], planned: PlannedGraph) -> None:
-    """Keep, for a size, the cheapest tree of either kind."""
+_Kind = tuple[bool, float, float, float, float]
+"""What matters of a plan to those above it: its size, and whether it is a difference, into which conditions go."""
+
+
+def _keep(found: dict[_Kind, PlannedGraph], planned: PlannedGraph) -> None:
+    """Keep the cheapest tree of either kind of output among those that are the same to whoever reads them."""
     size = planned.size
     rows, coming, back, over = (float(f"{x:.9e}") for x in (size.complete, size.positive, size.negative, size.matured))
-    key = Size(rows, coming, back, over)
+    key = (isinstance(_as_part(planned.graph), Difference), rows, coming, back, over)
     other = found.get(key)
     if other is not None:
         cheapest = {give: min(other.ways[give], planned.ways[give], key=lambda p: p.cost) for give in "DC"}
         planned = replace(other, ways=cheapest)
     found[key] = planned
+
+
+def _as_part(graph: Graph) -> Part:
+    """Return the part that a graph is, when it need not be made a set."""
+    first = graph.parts[0]
+    return first if graph == alone(first) else Nested(graph)
 
 
 def _selected(conjuncts: tuple[Expr, ...], rel: Rel) -> Rel:

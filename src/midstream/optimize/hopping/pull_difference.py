@@ -58,7 +58,9 @@ def pull_difference(graph: Graph, move: Move, fresh: Fresh, as_set: bool = False
     antis = [graph.antis[k] for k in sorted(move.antis)]
     left = _joined(part.left, part.columns, taken, moved, antis)
     names = [a for p in taken for a in aliases_of(p)] + [a for w in antis for a in aliases_of(w.right)]
-    to = {alias: fresh.alias(alias) for alias in dict.fromkeys(names)}
+    # The same copies for the same difference, so that graphs are known again.
+    place = f"{aliases_of(part.left)[0]} less {aliases_of(part.right)[0]}"
+    to = {alias: fresh.alias(alias, place) for alias in dict.fromkeys(names)}
     copies = [renamed_part(p, to) for p in taken]
     without = [Without(renamed_graph(w.right, to), tuple(renamed(c, to) for c in w.conjuncts)) for w in antis]
     right = _joined(part.right, part.columns, copies, [renamed(c, to) for c in moved], without)

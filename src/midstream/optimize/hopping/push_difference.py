@@ -38,7 +38,7 @@ from midstream.optimize.hopping.plain_names import plain_names
 from midstream.plan.expr import Column, Expr, columns
 
 MOST_PAIRS = 8
-"""Pairs of equal parts that are tried in all combinations; of more, only the first ones."""
+"""Pairs of equal parts that are tried in all combinations; of more, only those in the most similar places."""
 
 
 def push_differences(graph: Graph, as_set: bool = False) -> Graph:
@@ -84,7 +84,7 @@ def pushed_ways(difference: Difference) -> Iterator[Graph]:
     if difference.all and (left.distinct or right.distinct):
         return
     pairs = [(i, j) for i, a in enumerate(left.parts) for j, b in enumerate(right.parts) if twin(a, b) is not None]
-    pairs = pairs[:MOST_PAIRS]
+    pairs = sorted(pairs, key=lambda p: (abs(p[0] - p[1]), p))[:MOST_PAIRS]
     most = min(len(left.parts), len(right.parts)) - 1
     for size in range(min(most, len(pairs)), 0, -1):
         for chosen in combinations(pairs, size):

@@ -1,0 +1,90 @@
+"""Choosing a plan: shapes, modes, names of columns, and refusals."""
+
+import random
+
+import pytest
+from optimize.brute_force import answer
+from optimize.random_plans import SECOND, RandomPlans
+from optimize.test_hop_rules import scan, soldiers
+
+from midstream.model.errors import PlanError
+from midstream.optimize.hopping.choose import choose, costs
+from midstream.optimize.hopping.cost import Constants
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.algebra import operators, relation_text, scans
+from midstream.plan.hopping import COMPLETE, DELTA, HopQuery
+
+QUERY = HopQuery(soldiers(), 30 * SECOND, COMPLETE)
+
+
+def test_the_shapes() -> None:
+    written = choose(QUERY, shape="as-written")
+    assert written.root is QUERY.root
+    pushed = choose(QUERY, shape="push-down")
+    assert relation_text(pushed.root).count("join") == 1
+    best = choose(QUERY)
+    price = {p: sum(c.total for _, _, c, _ in costs(p)) for p in (written, pushed, best)}
+    assert price[best] <= price[pushed]
+    assert price[best] <= price[written]
+
+
+@pytest.mark.parametrize("emit", [COMPLETE, DELTA])
+@pytest.mark.parametrize("shape", ["optimal", "push-down", "as-written"])
+def test_the_same_modes_everywhere(shape: str, emit: str) -> None:
+    query = HopQuery(soldiers(), 30 * SECOND, emit)  # type: ignore[arg-type]
+    delta = choose(query, shape=shape, modes="delta")
+    assert set(delta.modes[:-1]) == {"DIDO"}
+    assert delta.modes[-1] == ("DIDO" if emit == DELTA else "DICO")
+    complete = choose(query, shape=shape, modes="complete")
+    assert set(complete.modes[:-1]) == {"CICO"}
+    assert complete.modes[-1] == ("CIDO" if emit == DELTA else "CICO")
+
+
+def test_modes_for_each_operator() -> None:
+    count = sum(1 for _ in operators(QUERY.root))
+    asked = ("DIDO",) * (count - 1) + ("DICO",)
+    assert choose(QUERY, shape="as-written", modes=asked).modes == asked
+    with pytest.raises(PlanError, match="5 operators, but 1 modes"):
+        choose(QUERY, shape="as-written", modes=("DICO",))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"shape": "round"}, "there is no plan shape 'round'; the shapes are optimal, push-down, as-written"),
+        ({"modes": "fast"}, "there are no modes 'fast'; they are auto, delta, complete, or one for each operator"),
+    ],
+)
+def test_refusals(wrong: dict[str, str], told: str) -> None:
+    with pytest.raises(PlanError, match=told):
+        choose(QUERY, **wrong)  # type: ignore[arg-type]
+
+
+def test_long_hops_read_complete_relations_and_short_ones_deltas() -> None:
+    known = HopStatistics(dict.fromkeys(("gps", "gps2", "healthy", "low"), 10000.0))
+    short = choose(HopQuery(soldiers(), SECOND // 10, DELTA), known)
+    assert set(short.modes) == {"DIDO"}
+    long = choose(HopQuery(soldiers(), 10 * SECOND, COMPLETE), known)
+    assert set(long.modes) == {"CICO"}
+
+
+def test_a_query_that_is_one_scan() -> None:
+    plan = choose(HopQuery(scan("a", 1), SECOND))
+    assert plan.modes == ()
+    assert costs(plan) == []
+
+
+def test_columns_keep_their_names_and_rows_stay_the_same() -> None:
+    for seed in range(30):
+        plans = RandomPlans(random.Random(seed))
+        root = plans.small_query(10)
+        query = HopQuery(root, 3 * SECOND, random.Random(seed).choice([COMPLETE, DELTA]))
+        statistics = plans.statistics(root)
+        for shape in ("optimal", "push-down"):
+            plan = choose(query, statistics, Constants(), shape)
+            assert plan.root.columns == root.columns
+            aliases = [s.source.alias for s in scans(plan.root)]
+            assert len(set(aliases)) == len(aliases)
+            tables = [plans.tables() for _ in range(2)]
+            assert [answer(plan.root, t) for t in tables] == [answer(root, t) for t in tables]
+            assert all(c.total > 0 for _, _, c, _ in costs(plan, statistics))

@@ -1,0 +1,47 @@
+"""The mode assigner finds what trying all modes finds."""
+
+import random
+
+from optimize.exhaustive import cheapest_modes
+from optimize.random_plans import SECOND, RandomPlans
+
+from midstream.optimize.hopping.assign_modes import assign_modes
+from midstream.optimize.hopping.cost import Constants, cost
+from midstream.optimize.hopping.estimate import Sizes
+from midstream.plan.algebra import operators
+from midstream.plan.hopping import COMPLETE, DELTA, TUPLE, WINDOW, HopPlan, HopQuery
+
+
+def test_assigned_modes_are_the_cheapest_of_all() -> None:
+    seen: set[str] = set()
+    for seed in range(80):
+        rng = random.Random(seed)
+        plans = RandomPlans(rng)
+        root = plans.small_query(5)
+        sizes = Sizes(plans.statistics(root), int(SECOND * 10 ** rng.uniform(-1, 1.5)))
+        constants = Constants(fixed=0.0)
+        for emit in (COMPLETE, DELTA):
+            found = assign_modes(root, emit, sizes, constants)
+            seen |= set(found.modes)
+            assert abs(found.cost - cheapest_modes(root, emit, sizes, constants)) <= 1e-9 * found.cost
+            HopPlan(HopQuery(root, SECOND, emit), root, found.modes)
+    assert len(seen) == 4, "all modes are chosen somewhere"
+
+
+def test_the_assigned_cost_is_that_of_its_modes() -> None:
+    plans = RandomPlans(random.Random(3))
+    root = plans.small_query(8)
+    sizes, constants = Sizes(plans.statistics(root), SECOND), Constants()
+    found = assign_modes(root, COMPLETE, sizes, constants)
+    told = zip(operators(root), found.modes, strict=True)
+    assert abs(sum(cost(n, m, WINDOW, sizes, constants).total for n, m in told) - found.cost) < 1e-6 * found.cost
+
+
+def test_working_by_tuple_costs_more_and_may_change_modes() -> None:
+    plans = RandomPlans(random.Random(3))
+    root = plans.small_query(8)
+    sizes, constants = Sizes(plans.statistics(root), SECOND), Constants()
+    count = sum(1 for _ in operators(root))
+    at_once = assign_modes(root, COMPLETE, sizes, constants)
+    assert assign_modes(root, COMPLETE, sizes, constants, (WINDOW,) * count) == at_once
+    assert assign_modes(root, COMPLETE, sizes, constants, (TUPLE,) * count).cost >= at_once.cost
