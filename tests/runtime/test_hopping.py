@@ -1,6 +1,7 @@
 """Hopping queries in process: hops, flips, explanations, adaptation, calibration, refusals."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.calibrate import fitted, ranked
 from midstream.runtime.engine import Run
 from midstream.runtime.hop_constants import VARIABLE, load_constants, save_constants
-from midstream.runtime.hop_measure import Case, Seen, measure
+from midstream.runtime.hop_measure import Case, measure
 
 SECOND = 1_000_000
 
@@ -172,8 +173,7 @@ def test_constants_fit_what_was_measured() -> None:
         for rows in (1000, 5000, 20_000):
             for keys in (500, 5000):
                 for s in measure(Case("join", ratio, rows, keys), hops=1):
-                    exact = Seen(s.case, s.mode, 1.0, s.rel)
-                    seen.append(Seen(s.case, s.mode, exact.expected(made).total, s.rel))
+                    seen.append(replace(s, ns=s.expected(made).total))
     found = fitted(seen)
     assert found.error < 0.02
     assert found.ranked == 1.0

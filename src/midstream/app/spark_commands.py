@@ -18,6 +18,7 @@ from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.model.errors import MidstreamError
+from midstream.plan.hop_spec import parse_hop_spec
 from midstream.plan.tree import parse_tree
 from midstream.runtime.migrations import STRATEGIES, MigrationRequest
 from midstream.runtime.spark.available import require_spark
@@ -152,7 +153,11 @@ def migrate_command(
 
     A migration asked for while another one runs waits for it; just-in-time ones overlap.
 
+    A hopping query goes on with another shape, other modes or another hop, behind the next hop it answers.
+
     Example: `midstream migrate checkpoint/ "((c d) (a b))" --strategy just-in-time`
+
+    Example: `midstream migrate checkpoint/ "push-down modes=auto hop=30s"`
     """
     held, status = running(checkpoint, reads_control=True)
     name = status["name"]
@@ -160,7 +165,10 @@ def migrate_command(
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
     request = MigrationRequest.of(plan, strategy, options)
-    parse_tree(plan, tuple(status["aliases"]))
+    if status.get("hopping"):
+        parse_hop_spec(plan)
+    else:
+        parse_tree(plan, tuple(status["aliases"]))
     identity = held.controls.send(MIGRATE, migration=request.to_dict())
     if wait == 0:
         print(f"{name} has been asked to migrate to {plan}")

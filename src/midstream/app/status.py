@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from midstream.model.time import format_instant
-from midstream.plan.plan import Plan
+from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.loop import AnyPlan
 
 NOWHERE_US = -(2**60)
 """Event times below this say that no row has been released yet."""
@@ -133,9 +134,9 @@ def print_events(console: Console, events: list[dict[str, Any]]) -> None:
         console.print(table, highlight=False)
 
 
-def plan_lines(plan: Plan) -> str:
-    """Return the join tree, and the windows of instances above it."""
-    lines = plan.explain().split("\n")
+def plan_lines(plan: AnyPlan) -> str:
+    """Return the tree of operators, and the windows of instances above it."""
+    lines = explain_any(plan).split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("Plan"))
     stages = lines[lines.index("Stages") : lines.index("Partitioning")] if "Stages" in lines else []
     return "\n".join([*lines[start : lines.index("Windows")], *stages])

@@ -25,6 +25,7 @@ from midstream.plan.stage import UserAggregate
 from midstream.runtime.aggregates import user_aggregate
 from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.loop import AnyPlan, Loop, RunningLoop, output_schema
 from midstream.runtime.migrations import MigrationRequest, explain_migration
 from midstream.runtime.replay import plan_any
@@ -338,7 +339,10 @@ class Run:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
         if migrate is None or isinstance(self.plan, HopPlan):
             asked = MigrationRequest.of(migrate) if migrate is not None else None
-            return explain_any(self.plan, self.query.streams, asked)
+            runtime = self._running.runtime
+            return explain_any(
+                self.plan, self.query.streams, asked, runtime if isinstance(runtime, HopRuntime) else None
+            )  # fmt: skip
         _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
         return str(told)
 

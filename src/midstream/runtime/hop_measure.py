@@ -11,10 +11,13 @@ import pyarrow as pa
 from midstream.lang.sql import parse_any
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
+from midstream.operators.hopping.difference import CountValues
+from midstream.operators.hopping.group import GroupTuples
+from midstream.operators.hopping.node import Node
 from midstream.optimize.hopping.choose import same_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
-from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.optimize.hopping.estimate import Sizes, signature
+from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union, inputs
 from midstream.plan.hopping import CICO, CIDO, DICO, DIDO, HopPlan, HopQuery
 
@@ -77,10 +80,14 @@ class Seen:
     mode: str
     ns: float
     rel: Rel = field(repr=False)
+    size: Measured = field(repr=False)
+    """What the operator gives."""
 
     def expected(self, constants: Constants) -> Cost:
-        """Return what the model expects."""
-        return cost(self.rel, self.mode, "window", Sizes(self.case.statistics, self.case.hop_us), constants)
+        """Return what the model expects of an operator that gives what this one did."""
+        known = self.case.statistics
+        known.measured[signature(self.rel, known)] = self.size
+        return cost(self.rel, self.mode, "window", Sizes(known, self.case.hop_us), constants)
 
 
 def query_of(case: Case, mode: str) -> HopQuery:
@@ -136,6 +143,7 @@ def measure(case: Case, hops: int = 8, seed: int = 1, modes: Sequence[str] = (DI
     plans = {mode: measured_plan(case, mode) for mode in modes}
     running = {mode: HopExecution(plan) for mode, (plan, _) in plans.items()}
     times: dict[str, list[float]] = {mode: [] for mode in modes}
+    filled: dict[str, tuple[int, int]] = {}
     gc.collect()
     edges = [0, *(WINDOW_US + round(k * case.hop_us) for k in range(hops + 1))]
     for number, (start, end) in enumerate(pairwise(edges)):
@@ -149,12 +157,27 @@ def measure(case: Case, hops: int = 8, seed: int = 1, modes: Sequence[str] = (DI
                 columns = {n: part.column(n).combine_chunks() for n in ("ts", "k", "v")}
                 execution.add(source.alias, columns, stamps[low:high])
             execution.answer(end)
-            if number:  # the first one fills the windows
+            node = execution.tree.nodes[plans[mode][1]]
+            if not number:
+                filled[mode] = node.account.came, node.account.went
+            else:  # the first one fills the windows
                 times[mode].append(_spent(execution, plans[mode][1]) - before)
-    return [
-        Seen(case, mode, min(times[mode]) * 1e9, running[mode].tree.rels[plans[mode][1]])
-        for mode in modes
-    ]  # fmt: skip
+    at = {mode: running[mode].tree.nodes[path] for mode, (_, path) in plans.items()}
+    size = _size(at, filled, hops)
+    return [Seen(case, m, min(times[m]) * 1e9, running[m].tree.rels[plans[m][1]], size) for m in modes]
+
+
+def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int) -> Measured:
+    """Return what an operator gives: its size from a node that gives it whole, what comes and goes from another."""
+    whole = next((float(n.account.complete) for m, n in nodes.items() if m[2] == "C"), 0.0)
+    came, went = next(
+        ((n.account.came - filled[m][0], n.account.went - filled[m][1]) for m, n in nodes.items() if m[2] == "D"),
+        (0, 0),
+    )
+    positive, negative = came / hops, went / hops
+    # In the long run as many end by their time as come and are not taken back.
+    ends = 0.0 if isinstance(next(iter(nodes.values())).core, CountValues | GroupTuples) else positive - negative
+    return Measured(whole, positive, negative, max(ends, 0.0))
 
 
 def _spent(execution: HopExecution, path: tuple[int, ...]) -> float:

@@ -140,6 +140,9 @@ class HopRuntime:
         """Pass over hops that are answered by nothing: nothing was there before, and no window holds a row."""
         assert self.next_us is not None, "there is a hop to answer"
         if self._quiet and all(e.idle for e in self.executions):
+            if self.schedule:
+                # A migration takes effect at its hop, whether something is there or not.
+                following_us = min(following_us, max(self.schedule[0].at_us or 0, self.next_us))
             skipped = max((following_us - self.next_us) // self.hop_us, 0)
             self.hops += skipped
             self.hops_with_plan += skipped

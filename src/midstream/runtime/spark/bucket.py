@@ -31,12 +31,10 @@ from midstream.runtime.spark.blobs import to_blob
 from midstream.runtime.spark.control import CHANGE, CONTROL, ELEMENT
 from midstream.runtime.spark.course import OLDEST, PRINT
 from midstream.runtime.spark.durable import Book, Due, DurableBucket, Head, Store
+from midstream.runtime.spark.intake import Packed
 from midstream.runtime.spark.mapped import MappedState
 from midstream.runtime.spark.repository import load_version
-from midstream.runtime.spark.version_bucket import BucketSpec, Packed, VersionBucket
-
-RESULT, EVENT, LATE = 0, 1, 2
-"""Kinds of output lines."""
+from midstream.runtime.spark.version_bucket import EVENT, LATE, RESULT, BucketSpec, VersionBucket
 
 
 class Bucket:
@@ -101,9 +99,9 @@ class Bucket:
         first = self._ran[0] if self._ran else None
         late = 0
         if first is not None:
-            kept = {k: rows for k, rows in first.late.items() if first.counts(k)}
+            kept = {k: rows for k, rows in first.intake.late.items() if first.counts(k)}
             late = self._packed.untimed + sum(len(rows) for rows in kept.values())
-            yield from ((LATE, len(rows), to_blob(first.named(k, rows))) for k, rows in kept.items())
+            yield from ((LATE, len(rows), to_blob(first.intake.named(k, rows))) for k, rows in kept.items())
         newest = self._ran[-1] if self._ran else None
         tells = [b.told() for b in self._ran]
         course = None if newest is None else newest.course
@@ -207,7 +205,7 @@ class Bucket:
         """Return up to where all rows have come, for the versions that run."""
         running = [b for n, b in self._open.items() if self.control.lives[n].alive]
         if running:
-            return min(b.safe_us(drain) for b in running)
+            return min(b.intake.safe_us(drain) for b in running)
         return min(self.book.high.values(), default=NEVER)
 
     def _advance(self, upto_us: int) -> None:
@@ -243,7 +241,7 @@ class Bucket:
         """Run one version up to a time; return since when its drain is over."""
         exact = any(c.waits_for_drain for c in self.control.open_changes)
         if exact and bucket.migrator.pipeline.counts_rows:
-            for time_us in bucket.instants(upto_us):
+            for time_us in bucket.intake.instants(upto_us):
                 bucket.advance(time_us + 1, time_us, self.book.counted_us)
                 if (over_us := bucket.drained_us()) is not None:
                     bucket.advance(upto_us, self._clock_us(upto_us), self.book.counted_us)
@@ -269,7 +267,7 @@ class Bucket:
             life, head = self.control.lives[number], bucket.durable.head
             if life.alive and life.start_us is not None and head.released_us < life.start_us:
                 head.released_us = life.start_us
-                bucket.start_at(life.start_us)
+                bucket.intake.start_at(life.start_us)
 
     def _leave(self) -> None:
         """Let go of versions that are over."""
@@ -314,7 +312,7 @@ class Bucket:
         for number in self._waiting():
             if number not in self._open:
                 self._enter(number)
-                self._open[number].start_at(at_us)
+                self._open[number].intake.start_at(at_us)
         self._leave()
 
     def _forget(self, number: int) -> None:
@@ -330,7 +328,7 @@ class Bucket:
         self._ran.remove(fresh)
         self._ran[self._ran.index(before)] = fresh
         fresh.go_on_from(before)
-        fresh.start_at(self.control.lives[number].start_us or NEVER)
+        fresh.intake.start_at(self.control.lives[number].start_us or NEVER)
 
 
 def results_of(table: pa.Table) -> Results:

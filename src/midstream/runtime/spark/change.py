@@ -67,6 +67,7 @@ def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedCh
         catalog = read_catalog(checkpoint.versions)
     except FileNotFoundError:
         raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
+    catalog.changeable()
     query = parse_query(sql, catalog.streams, catalog.aggregates)
     return _prepare(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
 
@@ -77,13 +78,14 @@ def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:
 
 
 def _prepare(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:
+    first = catalog.changeable()
     catalog.check(plan)
     folder, gone = checkpoint.versions, _given_up(checkpoint)
     number = max((n for n in numbers(folder) if n not in gone), default=1)
-    running = catalog.first if number == 1 else load_version(folder, number).plan
+    running = first if number == 1 else load_version(folder, number).plan
     check_change(running, plan, request)
     # Results of versions that run together can leave in one table.
-    together = [p for n, p in packed_versions(folder, catalog.first) if n not in gone]
+    together = [p for n, p in packed_versions(folder, first) if n not in gone]
     united([columns_of(p) for p in (*together, plan)])
     return PreparedChange(checkpoint, running, plan, request)
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.runtime.late import agreeing
+from midstream.runtime.loop import AnyPlan
 from midstream.runtime.spark.control import ControlLog
 from midstream.runtime.spark.repository import load_version, numbers
 
@@ -64,9 +65,10 @@ class Checkpoint:
         """Return the folder in which the driver keeps how far a change has come."""
         return self.folder / "versions" / "meetings"
 
-    def identify(self, name: str, plan: Plan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
+    def identify(self, name: str, plan: AnyPlan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """Write down who the query is, or check that it is still the same one."""
-        asked = {"name": name, "query": str(plan.query), "plan": str(plan), "join": plan.method, "buckets": buckets}
+        join = plan.method if isinstance(plan, Plan) else "auto"
+        asked = {"name": name, "query": _text(plan), "plan": str(plan), "join": join, "buckets": buckets}
         file = self.folder / "midstream.json"
         if file.is_file():
             known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -157,6 +159,11 @@ class Checkpoint:
         pending = self.folder / f".{name}.{os.getpid()}.pending"
         pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         os.replace(pending, self.folder / name)
+
+
+def _text(plan: AnyPlan) -> str:
+    """Return what a query is known by; a hopping one by its SQL, however it is laid out."""
+    return str(plan.query) if isinstance(plan, Plan) else " ".join(str(plan.query).split())
 
 
 def _alive(pid: int) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from midstream.change.control import ControlManager
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.request import MigrationRequest
-from midstream.runtime.arrivals import NEVER
+from midstream.runtime.arrivals import FOREVER, NEVER
 from midstream.runtime.spark.blobs import Rows, from_blob, to_blob
 
 Due = ChangeRequest | ControlRequest
@@ -101,7 +101,7 @@ class Head:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Read a head that was written before some of its fields were known."""
-        self.__dict__.update(Head().__dict__ | state)
+        self.__dict__.update(type(self)().__dict__ | state)
 
 
 VERSION_SHIFT = 10_000
@@ -178,12 +178,15 @@ class DurableBucket:
             self._store.remove(alias, PENDING)
         self.head.pending[alias] = len(rows)
 
-    def drop(self, alias: int, before_us: int | None, keep_rows: int | None) -> None:
-        """Let go of chunks whose rows are all before a time, or that `keep_rows` later rows have followed."""
+    def drop(self, alias: int, before_us: int | None, keep_rows: int | None, until_us: int = FOREVER) -> None:
+        """Let go of chunks whose rows are all before a time, or that `keep_rows` later rows have followed.
+
+        Of those that have followed only chunks before `until_us` count.
+        """
         chunks = self.head.chunks.get(alias, [])
-        later = sum(c.rows for c in chunks)
+        later = sum(c.rows for c in chunks if c.latest_us < until_us)
         while chunks:
-            later -= chunks[0].rows
+            later -= chunks[0].rows if chunks[0].latest_us < until_us else 0
             expired = before_us is not None and chunks[0].latest_us < before_us
             pushed_out = keep_rows is not None and later >= keep_rows
             if not (expired or pushed_out):

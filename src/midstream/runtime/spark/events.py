@@ -32,6 +32,12 @@ class BatchEvent:
     phase: str = "steady"
     migrations: list[dict[str, Any]] = field(default_factory=list)
     """Records of migrations under way or just ended, over all buckets."""
+    hops: int = 0
+    """Hops of a hopping query there were, those without rows included."""
+    flips: int = 0
+    """How often values came into differences or left them before their time."""
+    asked: list[str] = field(default_factory=list)
+    """What the plan of a hopping query that runs was asked for with, migration by migration."""
 
 
 def event_of(blob: bytes) -> dict[str, Any]:
@@ -46,6 +52,8 @@ def total(events: list[dict[str, Any]]) -> BatchEvent:
     for event in events:
         for name in ("rows_in", "rows_out", "late", "waiting", "predicate_evaluations", "state_tuples", "state_bytes"):
             setattr(out, name, getattr(out, name) + event[name])
+        out.flips += event.get("flips", 0)
+        out.hops, out.asked = event.get("passed", 0), event.get("asked", [])
         out.version = event["version"]
         out.released_us = event["released_us"]
         out.rebuilt += bool(event["rebuilt"])

@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from midstream.model.stream import StreamSchema
-from midstream.plan.plan import Plan
+from midstream.runtime.loop import AnyPlan
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import BucketSpec
+from midstream.runtime.spark.hop_bucket import HopBucketSpec
 from midstream.runtime.spark.pack import CONTROL, PACKED, Packer
 from midstream.runtime.spark.processor import OUTPUT, BucketProcessor
 
@@ -43,9 +44,9 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
 
 
 def output_lines(
-    plan: Plan,
+    plan: AnyPlan,
     frames: Mapping[str, DataFrame],
-    spec: BucketSpec,
+    spec: BucketSpec | HopBucketSpec,
     labels: tuple[int, ...],
     controls: DataFrame | None,
     streams: Mapping[str, StreamSchema],
@@ -59,7 +60,8 @@ def output_lines(
             # A later version may read any column a query can use.
             wanted = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
             frame = frame.select(*[F.col(f"`{c}`") for c in wanted])
-        packer = Packer(plan, name, positions[name], stream.time, labels, spec.recorded, spec.versions, spec.repository)
+        later = (spec.versions, spec.repository) if isinstance(spec, BucketSpec) else ((), None)
+        packer = Packer(plan, name, positions[name], stream.time, labels, spec.recorded, *later)
         packed.append(frame.mapInArrow(packer, PACKED))
     if controls is not None:
         every = F.explode(F.array(*[F.lit(label).cast("int") for label in labels]))

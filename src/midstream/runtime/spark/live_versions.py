@@ -7,20 +7,28 @@ after it: what has begun or ended ──▶ control rows for the buckets, events
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 
 from midstream.change.record import OPEN
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
+from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
+from midstream.plan.tree import parse_tree
+from midstream.runtime.loop import AnyPlan
+from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import CONTROL, DRAIN, ELEMENT
+from midstream.runtime.spark.events import BatchEvent, event_of
 from midstream.runtime.spark.meeting import MeetingLog
+from midstream.runtime.spark.outlet import Outlet
 from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.repository import Catalog, load_version, read_catalog, retire, write_catalog
+from midstream.runtime.spark.version_bucket import EVENT, RESULT, BucketSpec
 
 Event = dict[str, Any]
 
@@ -28,7 +36,7 @@ Event = dict[str, Any]
 def open_catalog(
     folder: Path,
     schemas: Sequence[StreamSchema],
-    first: Plan,
+    first: AnyPlan,
     streams: Sequence[str],
     aggregates: Mapping[str, UserAggregate],
 ) -> Catalog:
@@ -50,8 +58,9 @@ def open_catalog(
 class LiveVersions:
     """The versions of one run."""
 
-    def __init__(self, checkpoint: Checkpoint, labels: tuple[int, ...], first: Plan) -> None:
+    def __init__(self, checkpoint: Checkpoint, labels: tuple[int, ...], first: Plan, outlet: Outlet) -> None:
         self._checkpoint = checkpoint
+        self._outlet = outlet
         self._labels = labels
         self._first = first
         self._meetings = MeetingLog(checkpoint.meetings, labels)
@@ -65,19 +74,40 @@ class LiveVersions:
         number = self.newest if number is None else number
         return self._first if number == 1 else load_version(self._checkpoint.versions, number).plan
 
-    def begin(self, batch: int) -> bool:
-        """Begin a micro-batch; return whether the results of its versions must be brought together."""
-        self._meeting = self._meetings.before(batch)
-        self.newest = self._meeting.version
-        return not self._meeting.quiet
+    def running(self, told: BatchEvent) -> Plan:
+        """Return the plan that runs, or is being migrated to, when the last micro-batch told this."""
+        query = self.plan().query
+        if not told.plan:
+            return self.plan()
+        return Plan(query, parse_tree(told.plan, query.aliases), cast(MethodChoice, told.join))
 
-    def leaving(self, tables: list[pa.Table], events: list[Event]) -> list[pa.Table]:
-        """Bring the results of all versions together; return what leaves, as few tables as their columns allow."""
+    def spec(self, lateness_us: dict[int, int], mapped_folder: str) -> BucketSpec:
+        """Return what all buckets share."""
+        return BucketSpec(
+            self._first, lateness_us, mapped_folder, self._outlet.ordered, False, first_label=self._labels[0],
+            labels=self._labels, repository=str(self._checkpoint.versions.absolute()),
+        )  # fmt: skip
+
+    def on_batch(self, lines: DataFrame, number: int) -> tuple[list[Row], list[Event], list[tuple[str, Event]]]:
+        """Give the results of a micro-batch to the sink; return the other lines, the events, and what is new."""
+        self._meeting = self._meetings.before(number)
+        self.newest = self._meeting.version
+        merged = not self._meeting.quiet
+        others = self._give_out_merged(lines, number) if merged else self._outlet.write(lines, self.plan(), number)
+        events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
+        return others, events, self._end(number, events, merged)
+
+    def _give_out_merged(self, lines: DataFrame, number: int) -> list[Row]:
+        """Bring the results of all versions together here, and give what leaves to the sink."""
+        rows = list(lines.select("kind", "blob").collect())
+        tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
+        events = [event_of(bytes(r.blob)) for r in rows if r.kind == EVENT]
         draining = any(c["do"] == DRAIN for c in events[0]["controls"])
         batches = self._meeting.on_batch(tables, events, everything=draining)
-        return runs_of_one_schema([b for b in batches if b.num_rows])
+        self._outlet.write_tables(runs_of_one_schema([b for b in batches if b.num_rows]), self.plan(), number)
+        return [r for r in rows if r.kind != RESULT]
 
-    def end(self, batch: int, events: list[Event], merged: bool) -> list[tuple[str, Event]]:
+    def _end(self, batch: int, events: list[Event], merged: bool) -> list[tuple[str, Event]]:
         """End a micro-batch; return what there is to tell of changes and control elements."""
         meeting = self._meeting
         if not merged:

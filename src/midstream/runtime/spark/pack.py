@@ -3,7 +3,7 @@
 Arrow batches of a partition ──▶ time, offset, used columns ──▶ bucket of each row ──▶ blobs, ticks
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +13,19 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from midstream.model.types import storage_type
+from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import NEVER
+from midstream.runtime.loop import AnyPlan
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.spark.blobs import OFFSET, TIME, Rows, from_blob, to_blob
+from midstream.runtime.spark.intake import RANK_SHIFT
 from midstream.runtime.spark.repository import packed_versions
-from midstream.runtime.spark.version_bucket import RANK_SHIFT
 
 PACKED = "bucket int, alias int, part int, high long, blob binary"
 """The columns between pack and processor. `alias` -1 is a tick: `part` is then the stream's position and `high` its
-largest time. `alias` -2 is a control row. `alias` -3 says that `high` rows had no time."""
+largest time; of a hopping query `blob` has its least time. `alias` -2 is a control row. `alias` -3 says that `high`
+rows had no time."""
 PACKED_ARROW = pa.schema(
     [("bucket", pa.int32()), ("alias", pa.int32()), ("part", pa.int32()), ("high", pa.int64()), ("blob", pa.binary())]
 )
@@ -36,7 +39,7 @@ PART_SHIFT = 28
 class Packer:
     """Packs the rows of one stream. `labels[b]` is what bucket b is called, `recorded` says that rows come as blobs."""
 
-    plan: Plan
+    plan: AnyPlan
     stream: str
     position: int
     time: str
@@ -54,11 +57,13 @@ class Packer:
         held = list(batches)
         table = pa.Table.from_batches(held) if held else None
         lines: list[tuple[int, int, int, int, bytes | None]] = []
-        high = NEVER
+        high, low = NEVER, None
         if table is not None and table.num_rows:
             times, offsets, columns = self._recorded(table) if self.recorded else self._live(table, part)
             ahead = table.column("high").to_numpy() if self.recorded else times
             high = int(ahead.max(initial=NEVER))
+            if isinstance(self.plan, HopPlan) and len(times):
+                low = int(times.min()).to_bytes(8, "little", signed=True)
             for number, plan in self._wanted():
                 for rank, source in enumerate(plan.query.sources):
                     if source.stream.name == self.stream and len(times):
@@ -67,15 +72,15 @@ class Packer:
             untimed = 0 if self.recorded else table.num_rows - len(times)
             if untimed:
                 lines.append((self.labels[0], UNTIMED, self.position, untimed, None))
-        lines += [(label, TICK, self.position, high, None) for label in self.labels]
+        lines += [(label, TICK, self.position, high, low) for label in self.labels]
         yield pa.RecordBatch.from_arrays(
             [pa.array(values, t) for values, t in zip(zip(*lines, strict=True), PACKED_ARROW.types, strict=True)],
             schema=PACKED_ARROW,
         )
 
-    def _wanted(self) -> list[tuple[int, Plan]]:
+    def _wanted(self) -> Sequence[tuple[int, AnyPlan]]:
         """Return the versions whose rows are packed."""
-        if self.repository is not None:
+        if self.repository is not None and isinstance(self.plan, Plan):
             return packed_versions(Path(self.repository), self.plan)
         return list(enumerate((self.plan, *self.versions), 1))
 
@@ -106,7 +111,7 @@ class Packer:
     def _blobs(
         self,
         rank: int,
-        plan: Plan,
+        plan: AnyPlan,
         alias: str,
         part: int,
         times: npt.NDArray[np.int64],

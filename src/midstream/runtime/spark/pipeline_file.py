@@ -122,7 +122,7 @@ class _PipelineToml(TomlFile):
         options = self._options_and_path(table, "[sink]")
         if "format" in options:
             self.refuse("[sink.options] cannot have format; it stands in [sink]")
-        if kind == "folder":
+        if kind in ("folder", "table"):
             if "path" not in options:
                 self.refuse('[sink] needs path = "...", the folder the results go to')
             self._local(options["path"], "[sink] path")

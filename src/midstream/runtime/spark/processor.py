@@ -9,6 +9,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from midstream.migrate.warm import load_kernels
 from midstream.runtime.spark.bucket import Bucket, BucketSpec, Packed
+from midstream.runtime.spark.hop_bucket import HopBucket, HopBucketSpec
 from midstream.runtime.spark.pack import CONTROL, TICK, UNTIMED
 
 OUTPUT = "bucket int, kind int, rows long, blob binary"
@@ -47,19 +48,25 @@ class SparkStore:
 class BucketProcessor(StatefulProcessor):
     """Runs once per bucket and micro-batch; every bucket gets at least a tick."""
 
-    def __init__(self, spec: BucketSpec) -> None:
+    def __init__(self, spec: BucketSpec | HopBucketSpec) -> None:
         self._spec = spec
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state, and load in the first micro-batch of a worker what a migration will need."""
-        load_kernels(self._spec.plan)
+        if isinstance(self._spec, BucketSpec):
+            load_kernels(self._spec.plan)
         self._head = handle.getValueState("head", "blob binary")
         self._chunks = handle.getMapState("rows", "alias int, chunk long", "blob binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Process one micro-batch of one bucket."""
         label = int(key[0])
-        bucket = Bucket(self._spec, label, SparkStore(self._head, self._chunks))
+        store = SparkStore(self._head, self._chunks)
+        bucket: Bucket | HopBucket
+        if isinstance(self._spec, HopBucketSpec):
+            bucket = HopBucket(self._spec, label, store)
+        else:
+            bucket = Bucket(self._spec, label, store)
         for kind, count, blob in bucket.on_batch(_packed(rows)):
             yield Row(bucket=label, kind=kind, rows=count, blob=blob)
 
@@ -72,6 +79,9 @@ def _packed(rows: Iterator[Row]) -> Packed:
     for row in rows:
         if row.alias == TICK:
             packed.high[row.part] = max(row.high, packed.high.get(row.part, row.high))
+            if row.blob is not None:
+                low = int.from_bytes(bytes(row.blob), "little", signed=True)
+                packed.low[row.part] = min(low, packed.low.get(row.part, low))
         elif row.alias == UNTIMED:
             packed.untimed += row.high
         elif row.alias == CONTROL:

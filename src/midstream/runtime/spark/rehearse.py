@@ -8,8 +8,9 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.change.control import GRACEFUL
 from midstream.change.record import unreached
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest
+from midstream.migrate.record import NOT_REACHED
 from midstream.migrate.request import MigrationRequest
+from midstream.model.errors import PlanError
+from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader
 from midstream.runtime.loop import Loop
 from midstream.runtime.report import BatchReport, Report
@@ -30,6 +35,8 @@ from midstream.runtime.spark.bucket import EVENT, RESULT, BucketSpec
 from midstream.runtime.spark.control import ELEMENT, ControlLog
 from midstream.runtime.spark.events import event_of, total
 from midstream.runtime.spark.graph import labels_of, output_lines
+from midstream.runtime.spark.hop_bucket import HopBucketSpec
+from midstream.runtime.spark.hop_meeting import HopMeeting
 from midstream.runtime.spark.mapped import forget_query
 from midstream.runtime.spark.meeting import Meeting
 from midstream.runtime.spark.records import Records
@@ -46,9 +53,11 @@ def rehearse(
     sink: Sink,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Run recorded streams through Spark; results reach the sink in max order, as in process."""
+    """Run recorded streams through Spark; results reach the sink in the same order as in process."""
     started = time.perf_counter()
     plan = loop.plan
+    if loop.adaptation is not None:
+        raise PlanError("a hopping query adapts by itself in process, not on Spark; migrate it there")
     # Where a drain is over is known to one bucket alone; a version that starts there must know it at once.
     delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in loop.schedule)
     one = delayed or all(p.partitioning.one_bucket for p in (plan, *loop.versions))
@@ -58,8 +67,9 @@ def rehearse(
     report = Report(runtime="spark", buckets=buckets, partitioning=str(plan.partitioning))
     try:
         ends, last_us = stage(folder, readers, loop.batch_us)
+        kind = _HopRehearsal if isinstance(plan, HopPlan) else _VersionRehearsal
         if ends:
-            _Rehearsal(spark, loop, folder, shared, ends, sink, report, progress, last_us).run(buckets)
+            kind(spark, loop, folder, shared, ends, sink, report, progress, last_us).run(buckets)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         forget_query(shared)
@@ -119,53 +129,57 @@ class _Rehearsal:
         progress: Callable[[int], None] | None,
         last_us: dict[str, int],
     ) -> None:
-        self.spark, self.loop, self.plan, self.folder, self.shared = spark, loop, loop.plan, folder, shared
+        self.spark, self.loop, self.folder, self.shared = spark, loop, folder, shared
         self.records = Records([r for r in loop.schedule if isinstance(r, MigrationRequest)], str(loop.plan))
         self.watch = OutputWatch()
         self.ends, self.sink, self.report, self.progress = ends, sink, report, progress
         self.last_us = last_us
-        self.changes = [r for r in loop.schedule if isinstance(r, ChangeRequest)]
-        """Changes whose position has not been reached."""
-        self.begun = 0
+        self.log: ControlLog | None = None
+        """Where to send what several buckets decide together: it comes back as control rows."""
 
     def run(self, buckets: int) -> None:
         """Run all micro-batches."""
         loop = self.loop
-        used = {s.stream.name: s for plan in (self.plan, *loop.versions) for s in plan.query.sources}
+        used = {s.stream.name: s for plan in (loop.plan, *loop.versions) for s in plan.query.sources}
         names = [s.schema.name for s in loop.streams if s.schema.name in used]
         staged = sorted((self.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
         positions = {name: used[name].position for name in names}
         labels = labels_of(self.spark, buckets)
-        self.meeting = Meeting(labels)
-        spec = BucketSpec(
-            self.plan, dict.fromkeys(positions.values(), 0), str(self.shared), ordered=True, recorded=True,
-            first_label=labels[0], framework=loop.framework, routing=loop.routing, schedule=tuple(loop.schedule),
-            batches=len(self.ends), versions=tuple(loop.versions), labels=labels,
-            last_us={positions[name]: last for name, last in self.last_us.items()},
-        )  # fmt: skip
+        last_us = {positions[name]: last for name, last in self.last_us.items()}
+        spec = self._open(labels, dict.fromkeys(positions.values(), 0), last_us)
         with with_settings(self.spark, buckets):
             frames = {
                 name: self.spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1).parquet(str(path))
                 for name, path in zip(names, staged, strict=True)
             }
             schemas = {name: used[name].stream for name in names}
-            # What several buckets decide together comes back as control rows; a run over what is there reads none.
-            graceful = len(labels) > 1 and any(r.method in GRACEFUL for r in self.changes)
-            self.log = ControlLog(self.folder / "control") if graceful else None
-            controls = self.spark.readStream.text(str(self.log.folder)) if self.log is not None else None
-            lines = output_lines(self.plan, frames, spec, labels, controls, schemas, positions)
+            # A run over what is there reads no control rows that come later.
+            now = self.log is None
+            controls = None if self.log is None else self.spark.readStream.text(str(self.log.folder))
+            lines = output_lines(loop.plan, frames, spec, labels, controls, schemas, positions)
             writer = lines.writeStream.foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
-            query = (writer if graceful else writer.trigger(availableNow=True)).start()
-        while graceful and query.isActive and len(self.report.batches) < len(self.ends):
+            query = (writer.trigger(availableNow=True) if now else writer).start()
+        while not now and query.isActive and len(self.report.batches) < len(self.ends):
             query.awaitTermination(0.1)
-        if graceful and query.isActive:
+        if not now and query.isActive:
             query.stop()
         query.awaitTermination()
+        self._end()
+
+    def _open(
+        self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
+    ) -> BucketSpec | HopBucketSpec:
+        """Begin a run over some buckets; return what they share."""
+        raise NotImplementedError
+
+    def _leaving(self, number: int, tables: list[pa.Table], events: list[dict[str, Any]]) -> Iterable[pa.RecordBatch]:
+        """Return what leaves in a micro-batch, in order."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Complete the report."""
         self.report.migrations = self.records.told()
-        self.meeting.control.finish()
-        changes = [*self.meeting.control.records(), *unreached(self.changes, self.begun + 2)]
-        self.report.changes = [record.to_dict() for record in changes]
 
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         if number >= len(self.ends):
@@ -173,20 +187,12 @@ class _Rehearsal:
         started = time.perf_counter()
         rows = lines.collect()
         events = [event_of(bytes(r.blob)) for r in rows if r.kind == EVENT]
-        self.changes = self.changes[sum("change" in item for item in events[0]["begun"]) :]
-        self.begun += sum("change" in item for item in events[0]["begun"])
         tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
         self.watch.begin(self.ends[number][0])
-        for table in tables:
-            self.watch.see_left(table)
         rows_out = 0
-        for batch in self.meeting.on_batch(tables, events, everything=number + 1 == len(self.ends)):
+        for batch in self._leaving(number, tables, events):
             rows_out += batch.num_rows
             self.sink.write(batch)
-        log = self.log
-        for element in self.meeting.decided() if log is not None else ():
-            assert log is not None
-            log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
         told = total(events)
         batch_report = BatchReport(
             end=self.ends[number][0],
@@ -199,6 +205,8 @@ class _Rehearsal:
             plan=told.plan,
             phase=told.phase,
             output_delay_us=self.watch.delay_us,
+            hops=told.hops,
+            flips=told.flips,
         )
         self.records.see(told.migrations)
         self.report.batches.append(batch_report)
@@ -206,3 +214,64 @@ class _Rehearsal:
         self.report.rows_out += batch_report.rows_out
         if self.progress is not None:
             self.progress(self.report.rows_in)
+
+
+class _VersionRehearsal(_Rehearsal):
+    """A run of a query that may change on its way."""
+
+    def _open(
+        self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
+    ) -> BucketSpec | HopBucketSpec:
+        loop, plan = self.loop, self.loop.plan
+        assert isinstance(plan, Plan), "a query with versions"
+        self.changes = [r for r in loop.schedule if isinstance(r, ChangeRequest)]
+        """Changes whose position has not been reached."""
+        self.begun = 0
+        self.meeting = Meeting(labels)
+        if len(labels) > 1 and any(r.method in GRACEFUL for r in self.changes):
+            self.log = ControlLog(self.folder / "control")
+        return BucketSpec(
+            plan, lateness_us, str(self.shared), ordered=True, recorded=True, first_label=labels[0],
+            framework=loop.framework, routing=loop.routing, schedule=tuple(loop.schedule), batches=len(self.ends),
+            versions=tuple(loop.versions), labels=labels, last_us=last_us,
+        )  # fmt: skip
+
+    def _leaving(self, number: int, tables: list[pa.Table], events: list[dict[str, Any]]) -> Iterable[pa.RecordBatch]:
+        begun = sum("change" in item for item in events[0]["begun"])
+        self.changes = self.changes[begun:]
+        self.begun += begun
+        for table in tables:
+            self.watch.see_left(table)
+        leaving = self.meeting.on_batch(tables, events, everything=number + 1 == len(self.ends))
+        for element in self.meeting.decided() if self.log is not None else ():
+            assert self.log is not None
+            self.log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+        return leaving
+
+    def _end(self) -> None:
+        super()._end()
+        self.meeting.control.finish()
+        changes = [*self.meeting.control.records(), *unreached(self.changes, self.begun + 2)]
+        self.report.changes = [record.to_dict() for record in changes]
+
+
+class _HopRehearsal(_Rehearsal):
+    """A run of a hopping query."""
+
+    def _open(
+        self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
+    ) -> BucketSpec | HopBucketSpec:
+        plan = self.loop.plan
+        assert isinstance(plan, HopPlan), "a hopping query"
+        self.meeting = HopMeeting(plan, labels)
+        schedule = tuple(r for r in self.loop.schedule if isinstance(r, MigrationRequest))
+        return HopBucketSpec(plan, lateness_us, str(self.shared), True, labels, schedule, last_us)
+
+    def _leaving(self, number: int, tables: list[pa.Table], events: list[dict[str, Any]]) -> Iterable[pa.RecordBatch]:
+        return (answer.rows for answer in self.meeting.on_batch(tables, events))
+
+    def _end(self) -> None:
+        super()._end()
+        for record in self.report.migrations:
+            if record["state"] == NOT_REACHED and self.report.batches:
+                record["from_plan"] = self.report.batches[-1].plan

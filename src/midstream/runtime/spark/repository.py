@@ -10,10 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from midstream.model.errors import MidstreamError
+from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
+from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
+from midstream.runtime.loop import AnyPlan
+
+NO_CHANGE = "a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop"
 
 
 def _pickler() -> Any:
@@ -39,8 +43,14 @@ class Catalog:
     streams: tuple[StreamSchema, ...]
     read: tuple[str, ...]
     aggregates: Mapping[str, UserAggregate]
-    first: Plan
+    first: AnyPlan
     """The plan of version 1."""
+
+    def changeable(self) -> Plan:
+        """Return the plan of version 1 of a query that can be changed, or refuse."""
+        if isinstance(self.first, HopPlan):
+            raise PlanError(NO_CHANGE)
+        return self.first
 
     def check(self, plan: Plan) -> None:
         """Refuse a query that reads a stream this run does not read."""

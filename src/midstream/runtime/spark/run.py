@@ -4,15 +4,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from midstream.change.record import OPEN
@@ -20,34 +17,36 @@ from midstream.change.request import DRAIN as drain_method
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError
+from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.nodes import MethodChoice
+from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
-from midstream.plan.tree import parse_tree
-from midstream.runtime.loop import MOST_BUCKETS, output_schema
+from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.loop import MOST_BUCKETS, AnyPlan, check_migration
 from midstream.runtime.spark.blobs import from_blob
-from midstream.runtime.spark.bucket import EVENT, LATE, RESULT, BucketSpec
+from midstream.runtime.spark.bucket import LATE
 from midstream.runtime.spark.change import ask_for_change
 from midstream.runtime.spark.checkpoint import Checkpoint
 from midstream.runtime.spark.control import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
-from midstream.runtime.spark.course import order_columns
-from midstream.runtime.spark.events import BatchEvent, event_of, total
+from midstream.runtime.spark.events import BatchEvent, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
+from midstream.runtime.spark.hop_sinks import KeptTable, hop_sink_of
+from midstream.runtime.spark.live_hops import LiveHops, plan_after
 from midstream.runtime.spark.live_versions import LiveVersions, open_catalog
 from midstream.runtime.spark.mapped import forget_query
+from midstream.runtime.spark.outlet import Outlet
 from midstream.runtime.spark.rates import Rates
 from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.repository import read_catalog
 from midstream.runtime.spark.settings import shared_memory, with_settings
-from midstream.runtime.spark.sinks import BatchSink, ParquetFolder, sink_of
+from midstream.runtime.spark.sinks import sink_of
 
 ENDING = (STOP, DRAIN)
 TOLD = {CHANGE: "change asked"}
 """What reading a control row is called in the events, where that is not what it asks for."""
-Planner = Callable[[Any, str | None, str], Plan]
+Planner = Callable[[Any, str | None, str], AnyPlan]
 
 
 class SparkRun:
@@ -57,7 +56,7 @@ class SparkRun:
         self,
         spark: SparkSession,
         name: str,
-        plan: Plan,
+        plan: AnyPlan,
         frames: Mapping[str, DataFrame],
         lateness_us: Mapping[str, int],
         sink: Any,
@@ -83,20 +82,18 @@ class SparkRun:
         first = read_catalog(known).first if (known / "catalog").is_file() else plan
         self.buckets = 1 if first.partitioning.one_bucket else asked
         self._spark = spark
-        self._ordered = ordered
-        self._sink: BatchSink = sink_of(sink)
+        given = hop_sink_of(sink, first.query.emit, spark) if isinstance(first, HopPlan) else sink_of(sink)
         who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(who["labels"])
         self._mapped = shared_memory() / who["id"]
         self._catalog = open_catalog(known, self._schemas, first, streams, aggregates or {})
         self.plan = first
-        self._versions = LiveVersions(self._checkpoint, self._labels, first)
+        self._live = self._follow(first, given, ordered, who["id"])
         self._trigger = trigger or {}
         self._rates = Rates()
         self._records = Records()
-        self._plan_now = str(self._versions.plan())
-        self._join_now: str = self._versions.plan().method
-        self._phase = "steady"
+        self._now = self._told_before()
+        """What the last micro-batch told."""
         self._last_output = time.time()
         self._gap_s: dict[str, float] = {}
         """The longest time without output of each migration under way."""
@@ -112,6 +109,22 @@ class SparkRun:
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
         self._watch.start()
 
+    def _follow(self, first: AnyPlan, sink: Any, ordered: bool, identity: str) -> LiveVersions | LiveHops:
+        """Return what follows the query, of its kind."""
+        if isinstance(first, Plan):
+            return LiveVersions(self._checkpoint, self._labels, first, Outlet(self._spark, sink, ordered))
+        if isinstance(sink, KeptTable):
+            sink.begin(identity)
+        return LiveHops(first, self._labels, sink)
+
+    def _told_before(self) -> BatchEvent:
+        """Return what is known of the plan before the first micro-batch of this run."""
+        plan = self._live.plan()
+        if isinstance(plan, Plan):
+            return BatchEvent(plan=str(plan), join=plan.method)
+        asked = (self._checkpoint.read_status().get("last_batch") or {}).get("asked", [])
+        return BatchEvent(plan=str(plan_after(plan, asked)), asked=asked)
+
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
         told = self._checkpoint.read_status()
@@ -121,11 +134,7 @@ class SparkRun:
     def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
         positions = {s.name: k for k, s in enumerate(self._schemas) if s.name in self._catalog.read}
         lateness = {position: lateness_us.get(name, 0) for name, position in positions.items()}
-        repository = str(self._checkpoint.versions.absolute())
-        spec = BucketSpec(
-            self.plan, lateness, str(self._mapped), self._ordered, False, first_label=self._labels[0],
-            labels=self._labels, repository=repository,
-        )  # fmt: skip
+        spec = self._live.spec(lateness, str(self._mapped))
         schemas = {s.name: s for s in self._schemas if s.name in positions}
         controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
         with with_settings(self._spark, self.buckets):
@@ -140,11 +149,8 @@ class SparkRun:
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         """Give one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
-        merged = self._versions.begin(number)
-        others = self._give_out_merged(lines, number) if merged else self._give_out(lines, number)
-        events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
+        others, events, news = self._live.on_batch(lines, number)
         told = total(events)
-        news = self._versions.end(number, events, merged)
         late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
         if late:
             self._checkpoint.write_late(number, late)
@@ -154,7 +160,7 @@ class SparkRun:
             for key in self._totals:
                 self._totals[key] += getattr(told, key)
             self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
-        self._plan_now, self._join_now, self._phase = told.plan, told.join, told.phase
+        self._now = told if events else self._now
         batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
         if told.rebuilt:
             self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
@@ -184,41 +190,6 @@ class SparkRun:
             self._last_output = now
         for record in self._records.see(told.migrations):
             self._tell("migration", {"batch": number, **record})
-
-    def _give_out(self, lines: DataFrame, number: int) -> list[Row]:
-        """Give the results of a micro-batch, all of one version, to the sink; return the other lines."""
-        if isinstance(self._sink, ParquetFolder) and not self._ordered:
-            return self._sink.write_lines(lines, output_schema(self._versions.plan()), number)
-        lines.persist()
-        try:
-            self._sink.write(self._results(lines), number)
-            return list(lines.where(F.col("kind") != RESULT).select("kind", "blob").collect())
-        finally:
-            lines.unpersist()
-
-    def _give_out_merged(self, lines: DataFrame, number: int) -> list[Row]:
-        """Bring the results of all versions together here, and give what leaves to the sink."""
-        rows = list(lines.select("kind", "blob").collect())
-        tables = [from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT]
-        others = [r for r in rows if r.kind != RESULT]
-        events = [event_of(bytes(r.blob)) for r in others if r.kind == EVENT]
-        out = self._versions.leaving(tables, events)
-        if isinstance(self._sink, ParquetFolder):
-            self._sink.write_tables(out, number)
-        else:
-            nothing = output_schema(self._versions.plan()).empty_table()
-            whole = pa.concat_tables(out, promote_options="default") if out else nothing
-            self._sink.write(self._spark.createDataFrame(whole), number)
-        return others
-
-    def _results(self, lines: DataFrame) -> DataFrame:
-        plan = self._versions.plan()
-        schema = output_schema(plan)
-        order = order_columns(plan.query) if self._ordered else []
-        full = pa.schema([*schema, *((n, pa.int64()) for n in order)])
-        blobs = lines.where(F.col("kind") == RESULT).select("blob")
-        rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
-        return rows.orderBy(*order).drop(*order) if order else rows
 
     def _is_for_this_run(self, control: str) -> bool:
         """Tell whether a control row was sent since the start: a stop ends the run it was sent to, not the next one."""
@@ -259,10 +230,10 @@ class SparkRun:
         before = self._checkpoint.read_status()
         status = {
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
-            "plan": self._plan_now, "phase": self._phase, "migrations": self._records.under_way(),
-            "version": self._versions.newest, "changes": self._versions.under_way(),
-            "aliases": list(self._versions.plan().query.aliases),
-            "buckets": self.buckets, "partitioning": str(self._versions.plan().partitioning),
+            "plan": self._now.plan, "phase": self._now.phase, "migrations": self._records.under_way(),
+            "version": self._live.newest, "changes": self._live.under_way(),
+            "aliases": [s.alias for s in self._live.plan().query.sources], "hopping": isinstance(self.plan, HopPlan),
+            "buckets": self.buckets, "partitioning": str(self._live.plan().partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
         }  # fmt: skip
@@ -282,24 +253,22 @@ class SparkRun:
 
     def explain(self) -> str:
         """Return the plan that runs, or is being migrated to, as people read it."""
-        return self.running_plan().explain()
+        return explain_any(self.running_plan())
 
-    def running_plan(self) -> Plan:
+    def running_plan(self) -> AnyPlan:
         """Return the plan that runs, or is being migrated to."""
-        query = self._versions.plan().query
-        if not self._plan_now:
-            return self._versions.plan()
-        return Plan(query, parse_tree(self._plan_now, query.aliases), cast(MethodChoice, self._join_now))
+        return self._live.running(self._now)
 
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> str:
         """Ask for another plan of the same meaning; return the id of the control row, which names it in the events.
 
-        It takes effect at the same position in all buckets, in the micro-batch that reads it. `strategy` is chosen when
-        not given; see `midstream migrate --help` for the strategies and their options.
+        It takes effect at the same position in all buckets, in the micro-batch that reads it; that of a hopping query
+        behind the next hop that is answered. `strategy` is chosen when not given; see `midstream migrate --help` for
+        the strategies and their options.
         """
         self._check_running()
         request = MigrationRequest.of(plan, strategy, options)
-        request.checked(self.running_plan())
+        check_migration(self.running_plan(), request)
         return self._checkpoint.controls.send(MIGRATE, migration=request.to_dict())
 
     def migrations(self) -> list[dict[str, Any]]:
@@ -328,23 +297,27 @@ class SparkRun:
             raise MidstreamError(f"query '{self.name}' was started without a way to plan another")
         text = query if isinstance(query, str) else "(built)"
         request = ChangeRequest.of(text, {"method": method, "order": order, **options})
+        self._catalog.changeable()
         plan = self._planner(query, request.plan, request.join)
+        if isinstance(plan, HopPlan):
+            raise PlanError("a query cannot change to a hopping one while it runs; start that as a query of its own")
         return ask_for_change(self._checkpoint, self._catalog, plan, request)
 
     def control(self, control: str) -> str:
         """Give the whole query a control element: fstart, istop, dstop; or abort the last change. Return its id."""
         self._check_running()
+        self._catalog.changeable()
         return self._checkpoint.controls.send(CONTROL, control=ControlRequest(control).control)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change of this run."""
-        return self._versions.told()
+        return self._live.told()
 
     def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a change is over, or refused; return its record, or None when time is up."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._versions.records.told() if r["identity"] == identity), None)
+            found = next((r for r in self._live.records.told() if r["identity"] == identity), None)
             if found is not None and found["state"] not in OPEN:
                 return found
             time.sleep(0.05)
@@ -377,17 +350,3 @@ class SparkRun:
         if timeout_s is None or ended:
             self._watch.join(30)
         return timeout_s is None or bool(ended)
-
-
-class _Unpacker:
-    """Turns result blobs into rows, in the workers."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Unpack the blobs of one partition."""
-        for batch in batches:
-            for blob in batch.column(0):
-                for rows in from_blob(blob.as_buffer()).to_batches():
-                    yield rows.select(self._schema.names)

@@ -36,11 +36,7 @@ class ParquetFolder:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SinkError(f"cannot write {folder}: {error.strerror}") from error
+        self.folder = folder_of(folder)
 
     def write(self, results: DataFrame, batch: int) -> None:
         """Replace the files of a batch."""
@@ -134,6 +130,15 @@ class FormatSink:
             results.write.format(self._kind).options(**self._options).mode("append").save()
 
 
+def folder_of(folder: Path) -> Path:
+    """Make a folder for results, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SinkError(f"cannot write {folder}: {error.strerror}") from error
+    return folder
+
+
 def sink_of(sink: Any) -> BatchSink:
     """Make a sink of what a user gives: a folder, a function, or a format with options."""
     if isinstance(sink, str | Path):
@@ -142,6 +147,8 @@ def sink_of(sink: Any) -> BatchSink:
         return FunctionSink(sink)
     if isinstance(sink, dict) and isinstance(sink.get("format"), str):
         options = {str(k): str(v) for k, v in sink.items() if k != "format"}
+        if sink["format"] == "table":
+            raise SinkError("a table is kept up to date by a hopping query that emits changes: HOP BY ... EMIT DELTA")
         return (
             ParquetFolder(Path(options["path"])) if sink["format"] == "folder" else FormatSink(sink["format"], options)
         )

@@ -18,26 +18,21 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Arrival
 from midstream.model.errors import MidstreamError
 from midstream.operators.build import CACQ, TREE, build
-from midstream.operators.codes import partition_codes
 from midstream.operators.pipeline import Pipeline
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
 from midstream.plan.tree import parse_tree
-from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.runtime.arrivals import FOREVER, NEVER
 from midstream.runtime.numbering import number_rows
-from midstream.runtime.spark.blobs import OFFSET, Rows, in_order
+from midstream.runtime.spark.blobs import Rows, in_order
 from midstream.runtime.spark.control import MIGRATE
 from midstream.runtime.spark.course import Course
 from midstream.runtime.spark.durable import DurableBucket, Head, StageState, Store
+from midstream.runtime.spark.intake import Intake, Packed
 from midstream.runtime.spark.mapped import MappedState
 
 Request = MigrationRequest | ChangeRequest | ControlRequest
-RANK_SHIFT = 1000
-"""Rows of version n are packed under their alias's rank and n - 1 times this."""
-VERSION_SHIFT = 40
-"""A live offset is (batch, partition, place): later batches come after earlier ones."""
 RESULT, EVENT, LATE = 0, 1, 2
 """Kinds of output lines."""
 
@@ -70,19 +65,6 @@ class BucketSpec:
     """What all buckets are called."""
 
 
-@dataclass
-class Packed:
-    """What one micro-batch brings to one bucket."""
-
-    rows: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
-    """Per alias: (partition, blob)."""
-    high: dict[int, int] = field(default_factory=dict)
-    """Per stream position: largest time in this batch."""
-    controls: list[dict[str, Any]] = field(default_factory=list)
-    untimed: int = 0
-    """Rows without a time."""
-
-
 class VersionBucket:
     """One version in one bucket, for the length of one micro-batch."""
 
@@ -94,21 +76,14 @@ class VersionBucket:
         self.version = version
         self.durable = DurableBucket(store, head, version)
         self.sources = spec.plan.query.sources
-        self._names = [spec.plan.query.columns_of(s.alias) for s in self.sources]
+        self.intake = Intake(spec.plan, self.durable, spec.lateness_us, spec.recorded, version)
         self._mapped = mapped
         self._traced = traced
-        self._arrived: dict[int, Rows] = {}
-        self._released: dict[int, list[Rows]] = {}
-        self.late: dict[int, Rows] = {}
         self.rows_in = 0
 
     def open(self, packed: Packed, start_us: int | None) -> None:
         """Take in what a micro-batch brings, without the rows before the start of the version."""
-        head = self.durable.head
-        self._arrived, self.late = self._take_in(packed, start_us)
-        for position, high in packed.high.items():
-            if high != NEVER:
-                head.high[position] = max(high, head.high.get(position, high))
+        self.intake.take_in(packed, start_us)
         self.course, self.rebuilt = self._attach()
         self.migrator = self.course.migrator
         if not self.spec.plan.query.subtracted:
@@ -116,23 +91,11 @@ class VersionBucket:
         self.course.version = self.version
         self._tested = self.migrator.pipeline.predicate_evaluations
 
-    def start_at(self, start_us: int) -> None:
-        """Forget the rows that waited and are from before the start of the version."""
-        for rank, rows in self._arrived.items():
-            cut = int(np.searchsorted(rows.times, start_us))
-            self._arrived[rank] = Rows(rows.table.slice(cut))
-
     def go_on_from(self, before: "VersionBucket") -> None:
         """Take over the rows that wait, and what has come out, from before the version started anew."""
-        self._arrived = before._arrived
-        self.late = before.late
+        self.intake.go_on_from(before.intake)
         self.course.leaving = before.course.leaving
         self.rows_in = before.rows_in
-
-    def safe_us(self, drain: bool) -> int:
-        """Return the time below which no row that is not late can still come; when all is drained, behind all rows."""
-        head = self.durable.head
-        return max(head.high.values()) + 1 if drain and head.high else self._safe()
 
     def advance(self, upto_us: int, clock_us: int, count_from_us: int = NEVER) -> None:
         """Run the rows below a time through the operators; time itself has come to `clock_us`.
@@ -140,18 +103,12 @@ class VersionBucket:
         Rows before `count_from_us` were counted in another version.
         """
         course, head = self.course, self.durable.head
-        released = {}
-        for rank, rows in self._arrived.items():
-            cut = int(np.searchsorted(rows.times, upto_us))
-            if cut:
-                released[rank] = Rows(rows.table.slice(0, cut))
-                self._released.setdefault(rank, []).append(released[rank])
-                self._arrived[rank] = Rows(rows.table.slice(cut))
-                if self.counts(rank):
-                    self.rows_in += cut - int(np.searchsorted(released[rank].times, count_from_us))
+        released = self.intake.release(upto_us)
+        for rank, rows in released.items():
+            if self.counts(rank):
+                self.rows_in += len(rows) - int(np.searchsorted(rows.times, count_from_us))
         if released:
             course.run(self._number(released, course.next_seq))
-        head.released_us = max(head.released_us, upto_us)
         course.advance(head.released_us)
         if not self.spec.plan.query.subtracted:
             course.tick(min(clock_us, upto_us))
@@ -166,11 +123,6 @@ class VersionBucket:
         pipeline = self.migrator.pipeline
         return pipeline.drained_us(self.course.next_seq - 1) if pipeline.drains else None
 
-    def instants(self, upto_us: int) -> list[int]:
-        """Return the times of the rows below a time, each once."""
-        times = [rows.times[: np.searchsorted(rows.times, upto_us)] for rows in self._arrived.values()]
-        return [int(t) for t in np.unique(np.concatenate(times))] if times else []
-
     def close(self, drain: bool, last: bool) -> bool:
         """Keep what must last; return whether the states are shared with other workers of this host."""
         head, course = self.durable.head, self.course
@@ -179,13 +131,9 @@ class VersionBucket:
             course.end()
         if last:
             course.give_up()
-        for rank in range(len(self.sources)):
-            if rank in self._arrived:
-                self.durable.wait(rank, self._arrived[rank])
-            if rank in self._released:
-                self.durable.add(rank, in_order(self._released[rank]))
+        self.intake.keep()
         # The changes of a difference that time alone brings wait for the next row; so do the rows they show.
-        self._let_go(self.migrator.last_us if self.spec.plan.query.subtracted else head.released_us)
+        self.intake.let_go(self.migrator.last_us if self.spec.plan.query.subtracted else head.released_us)
         self._keep_stages()
         self._remember(course)
         head.rows_in += self.rows_in
@@ -217,42 +165,6 @@ class VersionBucket:
                 tables = self.durable.stage_rows(k)
                 rows = pa.concat_tables(tables) if tables else pa.table({})
                 stage.restore(rows, head.stages[k].counters)
-
-    def _take_in(self, packed: Packed, start_us: int | None) -> tuple[dict[int, Rows], dict[int, Rows]]:
-        """Return the rows of each alias that may still be in order, also those that waited; and those that are late.
-
-        A row is late when a batch before this one has shown a time further ahead than the allowed lateness.
-        """
-        head = self.durable.head
-        arrived, late = {}, {}
-        shift = 0 if self.spec.recorded else (head.version % (1 << 22)) << VERSION_SHIFT
-        for rank, source in enumerate(self.sources):
-            waiting = self.durable.pending_rows(rank)
-            mine = packed.rows.get(rank + (self.version - 1) * RANK_SHIFT, [])
-            fresh = [_rows(blob, shift) for _, blob in sorted(mine, key=lambda p: p[0])]
-            if fresh:
-                rows = Rows(pa.concat_tables([f.table for f in fresh]))
-                if start_us is not None:
-                    rows = rows.where(rows.times >= start_us)
-                high = head.high.get(source.position)
-                bound = -FOREVER if high is None else high - self.spec.lateness_us[source.position]
-                tardy = rows.times < max(bound, head.released_us)
-                if tardy.any():
-                    late[rank] = rows.where(tardy)
-                    rows = rows.where(~tardy)
-                waiting = [*waiting, rows]
-            if waiting:
-                arrived[rank] = in_order(waiting)
-        return arrived, late
-
-    def _safe(self) -> int:
-        """Return the time below which no row that is not late can still come, on any stream."""
-        head = self.durable.head
-        positions = {s.position for s in self.sources}
-        if any(p not in head.high for p in positions):
-            return head.released_us
-        safe = min(head.high[p] - self.spec.lateness_us[p] for p in positions)
-        return max(safe, head.released_us)
 
     def ask(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Note the migrations that control rows ask for, from here on; return the records of those refused."""
@@ -329,64 +241,15 @@ class VersionBucket:
     def _number(self, rows: dict[int, Rows], next_seq: int) -> dict[str, Arrival]:
         by_alias = {}
         for rank, source in enumerate(self.sources):
-            mine = rows.get(rank) or Rows(self._empty(rank))
-            by_alias[source.alias] = mine.alias_rows(self._names[rank])
+            mine = self.intake.numbered(rank, rows.get(rank))
+            by_alias[source.alias] = mine.alias_rows(self.intake.names[rank])
         return number_rows(self.spec.plan.query, by_alias, next_seq)
 
     def counts(self, rank: int) -> bool:
         """Tell whether rows of an alias count as input here: each row of a stream counts once."""
-        source = self.sources[rank]
-        first = next(s for s in self.sources if s.stream.name == source.stream.name)
-        here = source.alias not in self.spec.plan.partitioning.broadcast or self.label == self.spec.first_label
-        return source is first and here
-
-    def _let_go(self, now_us: int | None) -> None:
-        """Drop durable window rows that no row from a time on can meet; None: no row has been seen."""
-        for rank, source in enumerate(self.sources):
-            window = source.window
-            if window is None:
-                self.durable.drop(rank, FOREVER, None)
-            elif isinstance(window, RangeWindow):
-                self.durable.drop(rank, None if now_us is None else now_us - window.width_us, None)
-            elif not window.partition_by:
-                self.durable.drop(rank, None, window.count)
-            else:
-                self._shrink_partitions(rank, window)
-
-    def _shrink_partitions(self, rank: int, window: RowsWindow) -> None:
-        """Rewrite the rows of a partitioned window once most of them have been pushed out."""
-        chunks = self.durable.head.chunks.get(rank, [])
-        if len(chunks) < 2 or sum(c.rows for c in chunks[1:]) < chunks[0].rows + 4096:
-            return
-        rows = in_order(self.durable.window_rows(rank))
-        columns = rows.alias_rows(self._names[rank]).columns
-        codes = partition_codes([columns[c.name] for c in window.partition_by])
-        _, partition = np.unique(codes, axis=0, return_inverse=True)
-        order = np.argsort(partition, kind="stable")
-        sizes = np.bincount(partition)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.durable.replace(rank, rows.where(sizes[partition] - place <= window.count))
-
-    def _empty(self, rank: int) -> pa.Table:
-        source = self.sources[rank]
-        columns = {n: pa.array([], source.stream.type_of(n)) for n in self._names[rank]}
-        return Rows.of(np.empty(0, np.int64), np.empty(0, np.int64), columns).table
-
-    def named(self, rank: int, rows: Rows) -> pa.Table:
-        """Return late rows with their stream's name and their own column names."""
-        names = ["_time", "_offset", *self._names[rank]]
-        return rows.table.rename_columns(names).append_column(
-            "_stream", pa.repeat(self.sources[rank].stream.name, len(rows))
-        )
-
-
-def _rows(blob: bytes, shift: int) -> Rows:
-    table = pa.ipc.open_stream(blob).read_all()
-    if shift:
-        place = table.column_names.index(OFFSET)
-        table = table.set_column(place, OFFSET, pa.array(table.column(OFFSET).to_numpy() + shift))
-    return Rows(table)
+        alias = self.sources[rank].alias
+        here = alias not in self.spec.plan.partitioning.broadcast or self.label == self.spec.first_label
+        return here and self.intake.counted(rank)
 
 
 def _written(plan: Plan) -> tuple[str, str]:

@@ -1,0 +1,321 @@
+"""Hopping queries on Spark: the answers in process, replayed and live, through migrations, restarts and kills."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from runtime.test_hop_recovery import draw_asked, draw_requests, in_process, plan_of, rows_of, streams_of
+from spark.test_live import ROWS, Files, wait_until
+
+import midstream as ms
+from midstream.migrate.request import MigrationRequest
+from midstream.model.errors import PlanError
+from midstream.runtime.loop import Loop, output_schema
+from midstream.runtime.sinks import TableSink
+from midstream.runtime.sources import recorded_table
+from midstream.runtime.spark.checkpoint import Checkpoint
+from oracle.hopping import KINDS, Row, draw_case, recompute, times_of
+
+pytestmark = pytest.mark.spark
+
+MOST_BATCHES = 3
+SCRIPT = Path(__file__).with_name("live_hopping.py")
+BATCHES = 12
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_drawn_query_answers_as_in_process(seed: int, spark: object) -> None:
+    from midstream.runtime.spark.rehearse import rehearse
+
+    rnd = random.Random(50_000 + seed)
+    case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 2, 3]))
+    times = [t for name in {n for n, _ in case.windows} for t in times_of(case.streams[name])] or [0]
+    batch_us = (max(times) - min(times)) // rnd.randint(1, MOST_BATCHES - 1) + 1
+    plan = plan_of(case.sql, case.streams, draw_asked(rnd, case.hop_us))
+    requests = draw_requests(rnd, case) if seed % 2 else []
+    told = f"{plan} | {requests}{case}"
+    sink = TableSink(output_schema(plan))
+    loop = Loop(plan, streams_of(case.streams), batch_us, case.buckets, requests)
+    report = rehearse(spark, loop, loop.readers(None), sink)
+    expected, local = in_process(plan, case.streams, batch_us, case.buckets, requests)
+    assert rows_of(sink.table()) == rows_of(expected), told
+    assert sink.table().schema == expected.schema
+    assert sum(b.hops for b in report.batches) == sum(b.hops for b in local.batches), told
+    assert report.rows_in == local.rows_in
+    assert report.rows_out == local.rows_out
+    # In process the plan asked for may be another one: more is known of the rows there.
+    where = [(r["identity"], r["position_us"], r["state"] == "not reached") for r in report.migrations]
+    assert where == [(r["identity"], r["position_us"], r["state"] == "not reached") for r in local.migrations], told
+    if not requests and seed % 6 == 0:
+        found: dict[int, Counter[Row]] = {}
+        for row in rows_of(sink.table()):
+            at = len(case.names)
+            found.setdefault(row[at + 2], Counter())[(*row[:at], *row[at + 3 :])] += 1
+        assert found == {hop: rows for hop, rows in recompute(case) if rows}, told
+
+
+# Live ----------------------------------------------------------------------------------------------------------------
+
+KEPT = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM a [RANGE 2 SECONDS] GROUP BY k HOP BY 500 MILLISECONDS EMIT {}"
+DIFFERENCE = """SELECT k FROM a [RANGE 200 MILLISECONDS] EXCEPT ALL SELECT k FROM b [ROWS 2 PARTITION BY k] c
+HOP BY 100 MILLISECONDS EMIT {}"""
+ONCE = {"availableNow": True}
+OFTEN = {"processingTime": "200 milliseconds"}
+
+
+def answers(files: Files, sql: str, lateness: str = "0 s") -> dict[int, list[Row]]:
+    """Return what leaves in process over everything written, hop by hop."""
+    engine = ms.Engine()
+    for name, tables in files.written.items():
+        engine.stream(name, pa.concat_tables(tables), time="ts", lateness=lateness)
+    return by_hop(engine.query(sql).start().table())
+
+
+def by_hop(*tables: pa.Table) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for table in tables:
+        names = [n for n in table.column_names if n not in ("_time", "_version", "_hop")]
+        for hop, row in zip(table.column("_hop").to_pylist(), rows_of(table.select(names)), strict=True):
+            found.setdefault(hop, []).append(row)
+    return found
+
+
+def files_in(folder: Path) -> list[pa.Table]:
+    return [pq.read_table(f) for f in sorted(folder.glob("*.parquet"))]
+
+
+def test_every_sink_gets_what_it_can_take(tmp_path: Path, spark: Any) -> None:
+    files = Files(tmp_path)
+    calls: dict[str, list[tuple[int, list[Row]]]] = {"complete": [], "delta": []}
+
+    def taking(emit: str) -> Callable[[Any, int], None]:
+        return lambda frame, batch: calls[emit].append((batch, rows_of(frame.toArrow())))
+
+    sinks: dict[str, tuple[str, Any]] = {
+        "folder": ("complete", tmp_path / "folder"),
+        "json": ("complete", {"format": "json", "path": str(tmp_path / "json")}),
+        "function": ("complete", taking("complete")),
+        "changes": ("delta", tmp_path / "changes"),
+        "table": ("delta", {"format": "table", "path": str(tmp_path / "table")}),
+        "more json": ("delta", {"format": "json", "path": str(tmp_path / "more json")}),
+        "changing": ("delta", taking("delta")),
+    }
+    for _ in range(3):
+        files.grow()
+    for name, (emit, sink) in sinks.items():
+        query = files.engine(spark).query(KEPT.format(emit), name=name)
+        query.start(sink, tmp_path / "checkpoints" / name, buckets=2, trigger=ONCE).wait()
+    whole, changes = (answers(files, KEPT.format(emit)) for emit in ("complete", "delta"))
+    hops = sorted(whole)
+    assert len(hops) == 5
+    (newest,) = files_in(tmp_path / "folder")
+    assert by_hop(newest) == {hops[-1]: whole[hops[-1]]}
+    assert newest.schema.metadata[b"midstream.hop"] == str(hops[-1]).encode()
+    json = spark.read.json(str(tmp_path / "json")).select("k", "n", "total", "_hop")
+    assert sorted(map(tuple, json.collect())) == [(*row, hops[-1]) for row in whole[hops[-1]]]
+    assert [rows for _, rows in calls["complete"]] == [[(*r, h, 1, h) for r in whole[h]] for h in hops]
+    assert [b for b, _ in calls["complete"]] == sorted(b for b, _ in calls["complete"])
+    assert by_hop(*files_in(tmp_path / "changes")) == changes
+    assert len(files_in(tmp_path / "changes")) == len(hops), "one file for every hop"
+    (kept,) = files_in(tmp_path / "table")
+    assert rows_of(kept) == whole[hops[-1]]
+    more = spark.read.json(str(tmp_path / "more json")).select("k", "n", "total", "_sign", "_hop")
+    assert sorted(map(tuple, more.collect())) == sorted((*row, hop) for hop in hops for row in changes[hop])
+    assert [rows for _, rows in calls["delta"]] == [[(*r[:-1], h, 1, h, r[-1]) for r in changes[h]] for h in hops]
+
+
+def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> None:
+    files = Files(tmp_path)
+    files.grow()
+    engine = files.engine(spark)
+    table = {"format": "table", "path": str(tmp_path / "table")}
+    for sql, sink, why in (
+        (KEPT.format("COMPLETE"), table, "a table is kept up to date by changes"),
+        (KEPT.format("COMPLETE"), {"format": "kafka"}, "kafka only takes more rows"),
+        (KEPT.format("DELTA"), {"format": "table"}, "a table needs a path"),
+        (KEPT.format("DELTA"), 7, "a sink is a folder, a function"),
+        ("SELECT k FROM a", table, "HOP BY ... EMIT DELTA"),
+    ):
+        with pytest.raises(ms.MidstreamError, match=why):
+            engine.query(sql).start(sink, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    query = engine.query(KEPT.format("DELTA"))
+    query.start(table, tmp_path / "first", buckets=2, trigger=ONCE).wait()
+    with pytest.raises(ms.MidstreamError, match="is kept up to date by another query"):
+        query.start(table, tmp_path / "second", buckets=2, trigger=ONCE)
+
+
+def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
+    from midstream.runtime.spark.hop_meeting import HopAnswer
+    from midstream.runtime.spark.hop_sinks import KeptTable
+
+    def change(hop: int, *rows: tuple[str | None, float | None, int]) -> HopAnswer:
+        at = [hop] * len(rows)
+        names, numbers, signs = zip(*rows, strict=True) if rows else ((), (), ())
+        columns = {"s": pa.array(names, pa.string()), "x": pa.array(numbers, pa.float64())}
+        added = {n: pa.array(v, pa.int64()) for n, v in (("_time", at), ("_hop", at), ("_sign", signs))}
+        return HopAnswer(hop, pa.record_batch({**columns, **added}))
+
+    table = KeptTable(tmp_path / "kept")
+    table.begin("me")
+    nan = float("nan")
+    first = [change(10, ("a", 1.0, 1), ("a", 1.0, 1), (None, nan, 1)), change(20), change(30, ("b", None, 1))]
+    second = [change(40, ("a", 1.0, -1), (None, nan, -1), ("c", -2.0, 1))]
+    for batch in (first, first, second, second):
+        table.write(batch, 0)
+    assert rows_of(pq.read_table(table.file)) == [("a", 1.0), ("b", None), ("c", -2.0)]
+    with pytest.raises(ms.MidstreamError, match="does not hold what is to go"):
+        table.write([change(50, ("d", 0.0, -1))], 5)
+
+
+def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path, spark: Any) -> None:
+    files = Files(tmp_path)
+    files.grow(300_000)
+    query = files.engine(spark, "300 ms").query(DIFFERENCE.format("DELTA"), name="hops", plan="as-written modes=delta")
+    place = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "buckets": 2}
+    run = query.start(**place, trigger=OFTEN)
+    with pytest.raises(PlanError, match="a hopping query cannot be changed while it runs"):
+        run.change(DIFFERENCE.format("COMPLETE"))
+    with pytest.raises(PlanError, match="a hopping query cannot be changed while it runs"):
+        run.control("abort")
+    with pytest.raises(PlanError, match="is no shape of a hopping plan"):
+        run.migrate("((a b) c)")
+    wait_until(lambda: run.status().get("rows_in", 0) > 0)
+    asked = run.migrate("push-down modes=complete")
+    files.grow(300_000)
+    found = run.wait_for_migration(asked)
+    assert found is not None
+    assert found["state"] == "finished", found
+    assert ":CI" in str(run.running_plan())
+    # As from another process.
+    outside = Checkpoint.existing(tmp_path / "checkpoint")
+    refused = outside.controls.send("control", control="fstart")
+    other = outside.controls.send("migrate", migration={"plan": "hop=50ms working=tuple modes=delta"})
+    files.grow(300_000)
+    wait_until(lambda: any(e.get("identity") == other and e["state"] == "finished" for e in outside.read_events()))
+    assert any(e.get("identity") == refused and e["state"] == "refused" for e in outside.read_events())
+    assert run.running_plan().query.hop_us == 50_000
+    run.stop()
+    files.grow(300_000)
+    again = query.start(**place, trigger=OFTEN)
+    assert again.running_plan().query.hop_us == 50_000, "the checkpoint knows the plan"
+    wait_until(lambda: again.status()["rows_in"] + again.status()["last_batch"]["waiting"] >= 4 * 2 * ROWS)
+    again.stop(drain=True)
+    assert any(e["event"] == "rebuilt" for e in again.events()), "the second run began from the durable rows"
+    told = [e for e in again.events() if e["event"] == "migration" and e["state"] == "finished"]
+    streams = [recorded_table(n, pa.concat_tables(t), "ts", 300_000) for n, t in files.written.items()]
+    requests = [
+        MigrationRequest(plan, at_us=record["position_us"])
+        for record, plan in zip(told, ("modes=complete", "hop=50ms"), strict=True)
+    ]
+    sink = TableSink(output_schema(query.plan))
+    Loop(query.plan, streams, 10_000_000, 2, requests).run(sink)
+    assert by_hop(*files_in(tmp_path / "out")) == by_hop(sink.table())
+    assert again.status()["rows_out"] == sink.table().num_rows
+
+
+PIPELINE = """
+sql = "SELECT k % 3 AS g, spread(v) AS s FROM a [RANGE 2 SECONDS] GROUP BY k % 3 HOP BY 1 SECOND EMIT DELTA"
+checkpoint = "checkpoint"
+[streams.a]
+format = "parquet"
+time = "ts"
+schema = "ts BIGINT, k BIGINT, v BIGINT"
+path = "in/a"
+[sink]
+format = "table"
+path = "out"
+[run]
+buckets = 2
+trigger = "available-now"
+plan = "as-written modes=delta"
+[aggregates.spread]
+file = "own.py"
+returns = "BIGINT"
+"""
+
+
+def test_a_pipeline_keeps_a_table(tmp_path: Path, spark: Any) -> None:
+    from midstream.runtime.spark.launch import launch
+    from midstream.runtime.spark.pipeline_file import read_pipeline
+
+    files = Files(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "def spread(values):\n    return max(values.to_pylist()) - min(values.to_pylist())"
+    )
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    files.grow()
+    files.grow()
+    launch(read_pipeline(tmp_path / "pipeline.toml"), spark).wait()
+    rows = files.written["a"][0].to_pylist()
+    spreads = {g: [r["v"] for r in rows if r["k"] % 3 == g] for g in range(3)}
+    assert rows_of(files_in(tmp_path / "out")[0]) == [(g, max(v) - min(v)) for g, v in spreads.items()]
+
+
+def write_streams(folder: Path) -> dict[str, pa.Table]:
+    """Write the files of all micro-batches, rows a little out of order; return the streams as recorded."""
+    rng = np.random.default_rng(17)
+    streams = {}
+    for name in "abc":
+        (folder / "in" / name).mkdir(parents=True)
+        times = np.arange(BATCHES * 100) * 10_000 + rng.integers(0, 400_000, BATCHES * 100)
+        table = pa.table({"ts": times, "k": rng.integers(0, 40, len(times)), "v": np.arange(len(times))})
+        streams[name] = table
+        for batch in range(BATCHES):
+            file = folder / "in" / name / f"{batch:05d}.parquet"
+            pq.write_table(table.slice(batch * 100, 100), file)
+            os.utime(file, (1_000_000_000 + batch, 1_000_000_000 + batch))
+    return streams
+
+
+def started(folder: Path, kind: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, str(SCRIPT), str(folder), kind]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["complete", "delta", "table"])
+def test_a_kill_does_not_show(kind: str, tmp_path: Path) -> None:
+    from spark.live_hopping import SQL
+
+    streams = write_streams(tmp_path)
+    rnd, kills = random.Random(kind), 0
+    for _ in range(3):
+        process = started(tmp_path, kind)
+        try:
+            process.wait(rnd.uniform(9, 16))
+        except subprocess.TimeoutExpired:
+            kills += 1
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    assert kills > 0
+    assert started(tmp_path, kind).wait(180) == 0, (tmp_path / "log").read_text()[-3000:]
+    released_us = Checkpoint.existing(tmp_path / "checkpoint").read_status()["last_batch"]["released_us"]
+    engine = ms.Engine()
+    for name, table in streams.items():
+        engine.stream(name, table, time="ts", lateness="500 ms")
+    emit = "DELTA" if kind == "delta" else "COMPLETE"
+    expected = by_hop(engine.query(SQL.format(emit)).start().table())
+    reached = [hop for hop in expected if hop <= released_us]
+    found = files_in(tmp_path / "out")
+    assert len(reached) > BATCHES
+    if kind == "delta":
+        assert by_hop(*found) == {hop: expected[hop] for hop in reached}
+    else:
+        assert len(found) == 1
+        assert rows_of(found[0].select(["k", "w"])) == expected[reached[-1]]
+        assert int(found[0].schema.metadata[b"midstream.hop"]) == reached[-1]
