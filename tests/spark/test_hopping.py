@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,8 @@ from spark.test_live import ROWS, Files, wait_until
 import midstream as ms
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
+from midstream.optimize.hopping.cost import Constants
+from midstream.runtime.hop_constants import VARIABLE, save_constants
 from midstream.runtime.loop import Loop, output_schema
 from midstream.runtime.sinks import TableSink
 from midstream.runtime.sources import recorded_table
@@ -223,6 +226,30 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     Loop(query.plan, streams, 10_000_000, 2, requests).run(sink)
     assert by_hop(*files_in(tmp_path / "out")) == by_hop(sink.table())
     assert again.status()["rows_out"] == sink.table().num_rows
+
+
+def test_a_running_query_adapts_its_modes(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Few rows: what every operator costs whatever it does would hide the rest.
+    monkeypatch.setenv(VARIABLE, str(save_constants(Constants(fixed=1.0), {}, tmp_path / "costs.json")))
+    sql = "SELECT k FROM a [RANGE 100 ms] EXCEPT SELECT k FROM b [RANGE 100 ms] HOP BY 100 ms"
+    files = Files(tmp_path)
+    files.grow(600_000)
+    query = files.engine(spark, "300 ms").query(sql, name="adapts", plan="as-written modes=delta")
+    with pytest.raises(PlanError, match="adapts its modes and its hop"):
+        query.start(tmp_path / "no", tmp_path / "none", adapt="plan")
+    run = query.start(tmp_path / "out", tmp_path / "checkpoint", buckets=2, trigger=OFTEN, adapt="modes")
+    wait_until(lambda: run.status().get("rows_in", 0) > 0)
+    for _ in range(15):  # what is advised takes effect behind a hop that is answered later
+        files.grow(600_000)
+        time.sleep(1)
+        if any(e["event"] == "migration" and e["state"] == "finished" for e in run.events()):
+            break
+    assert ":CI" in str(run.running_plan())
+    run.stop(drain=True)
+    expected = answers(files, sql, "300 ms")
+    (newest,) = files_in(tmp_path / "out")
+    for hop, rows in by_hop(newest).items():
+        assert rows == expected[hop]
 
 
 PIPELINE = """

@@ -151,13 +151,15 @@ class SparkQuery:
         ordered: bool = False,
         trigger: dict[str, Any] | None = None,
         streams: Sequence[str] = (),
+        adapt: str | None = None,
     ) -> Any:
         """Start the query, or go on where its checkpoint left off.
 
         `sink` is a folder for Parquet, a function of (DataFrame, batch number), or {"format": ..., options}. `buckets`
         is one per core unless given. `ordered` brings each micro-batch's results into max order. `trigger` is what
         Spark's `trigger` takes, such as {"processingTime": "1 second"} or {"availableNow": True}. `streams` names
-        further streams to read, for later versions of the query.
+        further streams to read, for later versions of the query. `adapt` says what a hopping query may adapt by
+        itself: "modes", "hop=1s..10s", or both.
         """
         from midstream.runtime.spark.run import SparkRun  # PySpark is an extra
 
@@ -165,7 +167,7 @@ class SparkQuery:
         lateness = {s.schema.name: s.lateness_us for s in self._streams}
         return SparkRun(
             self._spark, self.name, self.plan, frames, lateness, sink, checkpoint, buckets, ordered, trigger,
-            [s.schema for s in self._streams], self._planner, self._aggregates, streams,
+            [s.schema for s in self._streams], self._planner, self._aggregates, streams, adapt,
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from midstream.operators.hopping.group import GroupTuples
 from midstream.operators.hopping.node import Node
 from midstream.optimize.hopping.choose import same_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
-from midstream.optimize.hopping.estimate import Sizes, signature
+from midstream.optimize.hopping.estimate import Size, Sizes
 from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union, inputs
 from midstream.plan.hopping import CICO, CIDO, DICO, DIDO, HopPlan, HopQuery
@@ -85,9 +85,10 @@ class Seen:
 
     def expected(self, constants: Constants) -> Cost:
         """Return what the model expects of an operator that gives what this one did."""
-        known = self.case.statistics
-        known.measured[signature(self.rel, known)] = self.size
-        return cost(self.rel, self.mode, "window", Sizes(known, self.case.hop_us), constants)
+        sizes = Sizes(self.case.statistics, self.case.hop_us)
+        seen = self.size
+        sizes.know(self.rel, Size(seen.complete, seen.positive, seen.negative, seen.matured))
+        return cost(self.rel, self.mode, "window", sizes, constants)
 
 
 def query_of(case: Case, mode: str) -> HopQuery:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from midstream.operators.hopping.build import window_columns
+from midstream.operators.hopping.build_execution import HopExecution
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
 from midstream.plan.window import RangeWindow, RowsWindow
@@ -45,6 +46,17 @@ def look_at_streams(plan: HopPlan, streams: Sequence[RecordedStream]) -> HopStat
         elif isinstance(window, RowsWindow) and not window.partition_by:
             found.window_rows[source.alias] = float(min(stream.rows, window.count))
         found.distinct.update({(source.alias, name): float(count) for name, count in distinct.items()})
+    return found
+
+
+def told_windows(execution: HopExecution) -> dict[str, tuple[int, int, dict[str, int]]]:
+    """Return of each window how many rows have come, how many are held, and different values of each column."""
+    found = {}
+    for alias, fields in window_columns(execution.plan).items():
+        window = execution.windows[alias]
+        rows = window.held()[-LOOKED_AT:]
+        values = {c.name: len(np.unique(rows[:, k])) for k, c in enumerate(fields.given)}
+        found[alias] = (window.came, window.tuples, values)
     return found
 
 

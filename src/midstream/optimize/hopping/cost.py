@@ -61,6 +61,8 @@ class Constants:
     """Look for a tuple of one answer in another."""
     group: float = 15.0
     """Bring a tuple into an aggregate."""
+    regroup: float = 8.0
+    """Look at a tuple that a group-by holds, at every hop, for whether its group is computed anew."""
     arrival: float = 200.0
     """Work on a tuple by itself, as it comes, instead of on all at the hop."""
     fixed: float = 50_000.0
@@ -240,7 +242,7 @@ def group_cost(delta: bool, a: Size, out: Size, aggregates: int, c: Constants) -
             insert=c.insert * a.positive,
             probe=c.value * a.delta,
             purge=_upkeep((a,), c),
-            evaluate=work * touched + c.copy * out.delta,
+            evaluate=c.regroup * a.complete + work * touched + c.copy * out.delta,
         )
     return Cost(c.fixed, probe=c.compare * a.complete, evaluate=work * a.complete)
 

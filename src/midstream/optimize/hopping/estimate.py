@@ -101,6 +101,10 @@ class Sizes:
             found = self._of_tree[id(rel)] = (rel, self.graph(graph_of(rel)))
         return found[1]
 
+    def know(self, rel: Rel, size: Size) -> None:
+        """Take what was seen of a tree's answer instead of an estimate."""
+        self._of_tree[id(rel)] = (rel, size)
+
     def graph(self, graph: Graph) -> Size:
         """Return the size of a graph's answer."""
         found = self._of_graph.get(graph)

@@ -21,6 +21,7 @@ from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.hopping import HopPlan
 from midstream.runtime.arrivals import FOREVER, NEVER
 from midstream.runtime.hop_plans import migrated
+from midstream.runtime.hop_statistics import told_windows
 from midstream.runtime.numbering import AliasRows
 from midstream.runtime.spark.blobs import Rows, in_order, to_blob
 from midstream.runtime.spark.control import DRAIN, MIGRATE
@@ -46,6 +47,8 @@ class HopBucketSpec:
     """What is to happen in a rehearsal, in order of time."""
     last_us: dict[int, int] = field(default_factory=dict)
     """In a rehearsal: per stream position the time of its last row."""
+    adapts: bool = False
+    """Somebody wants to know what the windows hold."""
 
 
 class HopBucket:
@@ -99,6 +102,7 @@ class HopBucket:
             "predicate_evaluations": execution.tested - before[0], "flips": execution.flips - before[1],
             "plan": str(execution.plan), "join": "auto", "phase": "steady", "asked": head.asked,
             "hops": course.hops, "passed": course.passed, "next_us": head.next_us,
+            **({"windows": told_windows(execution)} if self.spec.adapts else {}),
         }  # fmt: skip
 
     def _take_in(self, packed: Packed) -> None:

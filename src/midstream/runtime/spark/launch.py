@@ -62,7 +62,7 @@ def launch(file: PipelineFile, spark: SparkSession) -> SparkRun:
         query = engine.query(file.sql, file.name, file.plan, file.join)
         assert isinstance(query, SparkQuery)
         run: SparkRun = query.start(
-            file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger, file.also_read
+            file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger, file.also_read, file.adapt
         )
     except PipelineError:
         raise

@@ -1,5 +1,6 @@
 """A live hopping query, as its driver follows it: the answers of all buckets meet and leave; which plan runs."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -7,10 +8,12 @@ from pyspark.sql import DataFrame, Row
 
 from midstream.migrate.request import MigrationRequest
 from midstream.plan.hopping import HopPlan
+from midstream.runtime.hop_adapt import Adaptation
 from midstream.runtime.hop_plans import migrated
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.control import CHANGE, CONTROL
-from midstream.runtime.spark.events import BatchEvent, event_of
+from midstream.runtime.spark.events import BatchEvent, event_of, total
+from midstream.runtime.spark.hop_adviser import HopAdviser, check_live
 from midstream.runtime.spark.hop_bucket import HopBucketSpec
 from midstream.runtime.spark.hop_meeting import HopMeeting
 from midstream.runtime.spark.hop_sinks import HopSink
@@ -26,11 +29,22 @@ class LiveHops:
 
     newest = 1
 
-    def __init__(self, plan: HopPlan, labels: tuple[int, ...], sink: HopSink) -> None:
+    def __init__(
+        self,
+        plan: HopPlan,
+        labels: tuple[int, ...],
+        sink: HopSink,
+        adaptation: Adaptation | None = None,
+        ask: Callable[[str], object] = str,
+    ) -> None:
         self._plan = plan
         self._labels = labels
         self._sink = sink
         self._meeting = HopMeeting(plan, labels)
+        check_live(adaptation)
+        self._adviser = None if adaptation is None else HopAdviser(adaptation)
+        self._ask = ask
+        """Asks for a migration, in words."""
         self._running: tuple[list[str], HopPlan] = ([], plan)
         """What was asked for, and the plan it has led to."""
         self.records = Records()
@@ -48,7 +62,8 @@ class LiveHops:
 
     def spec(self, lateness_us: dict[int, int], mapped_folder: str) -> HopBucketSpec:
         """Return what all buckets share."""
-        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels)
+        adapts = self._adviser is not None
+        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels, adapts=adapts)
 
     def on_batch(self, lines: DataFrame, number: int) -> tuple[list[Row], list[Event], list[tuple[str, Event]]]:
         """Give the answers of a micro-batch to the sink; return the other lines, the events, and what is new."""
@@ -56,6 +71,10 @@ class LiveHops:
         events = [event_of(bytes(r.blob)) for r in rows if r.kind == EVENT]
         answers = self._meeting.on_batch([from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT], events)
         self._sink.write(answers, number)
+        if self._adviser is not None and events:
+            advice = self._adviser.see(self.running(total(events)), events)
+            if advice is not None:
+                self._ask(advice)
         for place, event in enumerate(events):
             # What comes in one bucket and goes in another does not leave.
             event["rows_out"] = 0 if place else sum(a.rows.num_rows for a in answers)

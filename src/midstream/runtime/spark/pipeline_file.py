@@ -15,7 +15,7 @@ from midstream.runtime.toml_file import AggregateSpec, TomlFile
 TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark")
 STREAM_KEYS = ("format", "time", "lateness", "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
-RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read")
+RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read", "adapt")
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads as streams of files: they need a path, and a schema before there is any file."""
 AVAILABLE_NOW = "available-now"
@@ -48,6 +48,8 @@ class PipelineFile:
     plan: str | None = None
     join: str = "auto"
     ordered: bool = False
+    adapt: str | None = None
+    """What a hopping query may adapt by itself."""
     trigger: dict[str, Any] = field(default_factory=dict)
     """What Spark's `trigger` takes."""
     master: str | None = None
@@ -91,6 +93,7 @@ class _PipelineToml(TomlFile):
             plan=self.text(run, "plan", "[run]") if "plan" in run else None,
             join=self.choice(run, "join", JOINS),
             ordered=self._flag(run, "ordered"),
+            adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
             trigger=self._trigger(run),
             master=self._master(run),
             also_read=self._also_read(run, [s.name for s in streams]),

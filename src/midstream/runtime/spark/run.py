@@ -22,6 +22,7 @@ from midstream.model.stream import StreamSchema
 from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
+from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.loop import MOST_BUCKETS, AnyPlan, check_migration
 from midstream.runtime.spark.blobs import from_blob
@@ -68,9 +69,13 @@ class SparkRun:
         planner: Planner | None = None,
         aggregates: Mapping[str, UserAggregate] | None = None,
         streams: Sequence[str] = (),
+        adapt: str | None = None,
     ) -> None:
         self.plan = plan
         self.name = name
+        self._adaptation = parse_adaptation(adapt)
+        if self._adaptation is not None and not isinstance(plan, HopPlan):
+            raise MidstreamError("what adapts by itself is a hopping query (HOP BY)")
         self._schemas = tuple(schemas) or tuple(s.stream for s in plan.query.sources)
         self._planner = planner
         asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
@@ -115,7 +120,10 @@ class SparkRun:
             return LiveVersions(self._checkpoint, self._labels, first, Outlet(self._spark, sink, ordered))
         if isinstance(sink, KeptTable):
             sink.begin(identity)
-        return LiveHops(first, self._labels, sink)
+        return LiveHops(first, self._labels, sink, self._adaptation, self._ask_to_migrate)
+
+    def _ask_to_migrate(self, plan: str) -> None:
+        self._checkpoint.controls.send(MIGRATE, migration=MigrationRequest.of(plan).to_dict())
 
     def _told_before(self) -> BatchEvent:
         """Return what is known of the plan before the first micro-batch of this run."""
