@@ -3,8 +3,9 @@
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that need Spark first, for one worker: they take longest."""
+    """Put the tests that need Spark first, for one worker: they take longest. Before xdist reads the groups."""
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -171,7 +171,7 @@ def calibrate_command(
 ) -> None:
     """Measure what operators of hopping queries cost on this machine, and keep it for choosing their modes.
 
-    Takes about a minute. `midstream explain` prints costs from these figures; without them it uses known ones.
+    Takes a minute or two. `midstream explain` prints costs from these figures; without them it uses known ones.
 
     Example: `midstream calibrate`
     """

@@ -16,7 +16,7 @@ from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.hop_measure import Case, Seen, measure
 
 RATIOS = (0.1, 0.25, 0.5, 0.75, 1.0)
-SIZES = ((20_000, 20_000), (80_000, 40_000))
+SIZES = ((50_000, 30_000), (120_000, 60_000))
 """Rows in a window, and different keys."""
 OPERATORS = ("join", "difference", "difference of bags", "anti-join", "distinct", "union", "select", "group")
 NOT_FITTED = ("arrival",)
@@ -39,7 +39,7 @@ class Calibration:
 
 
 def calibrate(progress: Progress | None = None, seed: int = 1) -> Calibration:
-    """Measure and fit; takes a minute or so."""
+    """Measure and fit; takes a minute or two."""
     cases = [Case(name, ratio, *size) for name in OPERATORS for size in SIZES for ratio in RATIOS]
     seen: list[Seen] = []
     for done, case in enumerate(cases):

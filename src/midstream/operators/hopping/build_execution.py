@@ -43,7 +43,7 @@ class HopExecution:
         self.plan = plan
         self.coding = Coding()
         self.windows = open_windows(plan)
-        self._origins = origins(plan)
+        self._origins, self._fields = origins(plan), window_columns(plan)
         self.tree: Tree = build(plan, self.windows, self.coding)
         self.emission = self._emission()
         self.last_us: int | None = None
@@ -76,7 +76,7 @@ class HopExecution:
     def add(self, alias: str, columns: dict[str, pa.Array], times: Vector) -> None:
         """Take in rows of an alias of the query, in order of time."""
         codes: dict[str, Vector] = {}
-        for name, fields in window_columns(self.plan).items():
+        for name, fields in self._fields.items():
             if self._origins[name].source.alias != alias:
                 continue
             names = [c.name for c in (*fields.given, *fields.counted)]
@@ -147,7 +147,8 @@ class HopExecution:
         before = self.tree
         self._tested, self._flips = self.tested, self.flips
         windows = self._windows_for(plan)
-        self.plan, self.windows, self._origins = plan, windows, origins(plan)
+        self.plan, self.windows = plan, windows
+        self._origins, self._fields = origins(plan), window_columns(plan)
         self.tree = build(plan, windows, self.coding)
         held = {old_rel: before.nodes[path] for path, old_rel in before.rels.items() if before.nodes[path].reads_delta}
         relations = _Relations(self.last_us or 0) if self.last_us is not None else None
