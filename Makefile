@@ -21,7 +21,7 @@ check: lint .venv/.ready-dev ## Format, lint, types, and the tests that are neit
 	@$(BIN)/pytest -q -n 2 -m "not spark and not slow"
 
 test: lint .venv/.ready-spark ## Everything: linters and all tests, Spark included
-	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/pytest -n 2 --dist loadgroup
+	@JAVA_HOME="$$(tools/ensure-java --home)" tools/run-tests
 
 lint: .venv/.ready-dev ## Format check, lint and types only
 	@$(BIN)/ruff format --check --quiet .
