@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from midstream.operators.hopping import build_execution
 from oracle.hopping import HopCase, draw_case, recompute
 from oracle.migrations import seeds
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
@@ -81,3 +82,13 @@ def test_a_query_that_adapts_answers_the_same(seed: int, tmp_path: Path) -> None
     check(
         case, recompute(case), tmp_path, modes, "window", "as-written", [f'adapt = "{rnd.choice(["modes", "plan"])}"']
     )
+
+
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=4))
+def test_forgetting_strings_changes_no_answer(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strings are numbered anew as soon as one more was seen than twice those in the windows."""
+    monkeypatch.setattr(build_execution, "SLACK", 0)
+    rnd = random.Random(4_400_000 + seed)
+    case = draw_batch(rnd, draw_answering(rnd))
+    modes = ",".join(draw_modes(rnd, parsed(case).root, case.emit))
+    check(case, recompute(case), tmp_path, modes, rnd.choice(["window", "tuple"]), "as-written")

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.app.cli import app
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SourceError
+from midstream.operators.hopping import build_execution
 from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.calibrate import fitted, ranked
 from midstream.runtime.engine import Run
@@ -152,6 +154,65 @@ def test_the_least_integer_is_refused() -> None:
     engine = engine_of(a=[(1, -(2**63)), (9, 0)])
     with pytest.raises(SourceError, match="cannot be held in a hopping query"):
         engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start()
+
+
+def test_the_least_integer_is_refused_beside_a_null_and_is_null_when_computed() -> None:
+    rows = pa.table({"ts": [0, 1, 9 * SECOND], "k": pa.array([-(2**63), None, 7], pa.int64())})
+    engine = ms.Engine().stream("a", rows, time="ts")
+    with pytest.raises(SourceError, match="cannot be held in a hopping query"):
+        engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start()
+    computed = engine_of(a=[(0, -(2**63) + 1), (9, 0)]).query(
+        "SELECT k - 1 AS j FROM a [RANGE 1 SECOND] HOP BY 9 SECONDS"
+    )
+    assert computed.start().table().num_rows == 0
+    computed = engine_of(a=[(0, -(2**63) + 1), (9, 0)]).query(
+        "SELECT k - 1 AS j FROM a [RANGE 9 SECONDS] HOP BY 9 SECONDS"
+    )
+    assert told(computed.start()) == [(None, 9)]
+
+
+def test_strings_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_execution, "SLACK", 50)
+    rows = pa.table({"ts": [k * 100_000 for k in range(3000)], "s": [f"name {k}" for k in range(3000)]})
+    engine = ms.Engine().stream("a", rows, time="ts")
+    run = engine.query("SELECT s FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start(paused=True)
+    run.advance(290 * SECOND)
+    assert run._running.runtime.executions[0].coding.held < 120
+    run.finish()
+    assert run.table().num_rows == 2990
+
+
+def test_deviations_do_not_depend_on_modes_and_migrations() -> None:
+    rows = [(t, (t * 7919) % 1_000_003) for t in range(120)]
+    engine = engine_of(a=rows, b=[(t, t % 5) for t in range(120)])
+    sql = "SELECT STDDEV(a.k) AS sd FROM a [RANGE 9 SECONDS], b [RANGE 5 SECONDS] WHERE a.k % 5 = b.k HOP BY 2 SECONDS"
+    answers = {m: told(engine.query(sql, plan=f"as-written modes={m}").start()) for m in ("delta", "complete")}
+    assert answers["delta"] == answers["complete"]
+    run = engine.query(f"{sql} EMIT DELTA", plan="as-written modes=delta").start(paused=True)
+    run.advance(30 * SECOND)
+    run.migrate("same modes=complete")
+    run.finish()
+    assert told(run) == told(engine.query(f"{sql} EMIT DELTA", plan="as-written modes=delta").start())
+
+
+def test_a_migration_that_no_longer_fits_is_refused_and_the_query_goes_on() -> None:
+    engine = engine_of(a=[(t, t % 3) for t in range(60)], b=[(t, t % 2) for t in range(60)])
+    sql = "SELECT d.k FROM (SELECT a.k FROM a [RANGE 9 s] EXCEPT ALL SELECT b.k FROM b [RANGE 5 s]) d HOP BY 5 SECONDS"
+    run = engine.query(sql, plan="as-written modes=delta").start(paused=True)
+    run.advance(10 * SECOND)
+    count = str(run.plan).count(":")
+    run.migrate("same modes=complete")
+    run._running.runtime.schedule.append(MigrationRequest("same modes=CICO", at_us=12 * SECOND, identity="9"))
+    run.finish()
+    assert count > 1
+    assert [r["state"] for r in run.migrations()] == ["finished", "refused"]
+    assert "modes" in run.migrations()[1]["reason"]
+    asked = engine.query(sql, plan="as-written modes=delta").start(paused=True)
+    asked.advance(10 * SECOND)
+    said = ",".join(asked.plan.modes)
+    asked.migrate(f"as-written modes={said}")
+    asked.finish()
+    assert asked.migrations()[0]["state"] == "no-op", "modes that were said are kept"
 
 
 def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

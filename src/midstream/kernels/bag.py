@@ -155,7 +155,8 @@ def find_equal(
     out = np.full(len(wanted), -1, np.int64)
     for i in range(len(wanted)):
         look_ahead(heads, chains, rows, wanted_hashes, i)
-        j = np.int64(heads[wanted_hashes[i] & mask, 0])
+        chain = wanted_hashes[i] & mask
+        before, j = np.int64(-1), np.int64(heads[chain, 0])
         while j >= 0:
             if chains[j, HASH] == wanted_hashes[i] and until[j] == wanted_until[i]:
                 same = True
@@ -166,8 +167,12 @@ def find_equal(
                 if same:
                     until[j] = DEAD
                     out[i] = j
+                    if before < 0:
+                        heads[chain, 0] = chains[j, NEXT]
+                    else:
+                        chains[before, NEXT] = chains[j, NEXT]
                     break
-            j = chains[j, NEXT]
+            before, j = j, chains[j, NEXT]
     return out
 
 

@@ -5,13 +5,14 @@ tuples always agree in it: the columns that carry the hashed value up a tree are
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Call, Column
 from midstream.plan.partition import Partitioning
 from midstream.plan.window import RowsWindow
 
-MOST_CHOICES = 256
+MOST_CHOICES = 64
 """Choices that are followed at most; what is beyond them is not found."""
 
 
@@ -23,6 +24,7 @@ class Choice:
     carried: frozenset[Column]
 
 
+@lru_cache(maxsize=64)
 def hop_partitioning(root: Rel) -> Partitioning:
     """Choose the columns a hopping query's streams are hashed by, or one bucket."""
     found = _choices(root)

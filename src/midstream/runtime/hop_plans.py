@@ -14,6 +14,9 @@ from midstream.runtime.hop_constants import load_constants
 from midstream.runtime.hop_statistics import look_at_windows
 from midstream.runtime.hopping import HopRuntime
 
+NOT_SAID: tuple[str, ...] = ()
+"""Modes that a migration does not mention."""
+
 
 def plan_hopping(
     query: HopQuery,
@@ -63,12 +66,12 @@ class Adviser:
 
 def migrated(running: HopPlan, request: MigrationRequest, runtime: HopRuntime | None = None) -> HopPlan:
     """Return the plan a migration asks for, from the one that runs."""
-    kept = HopSpec(SAME, running.modes, running.working[0] if running.working else "window")
+    kept = HopSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec = parse_hop_spec(request.plan, kept)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
-    if spec.shape == SAME and spec.modes == running.modes:
+    if spec.shape == SAME and spec.modes in (NOT_SAID, running.modes):
         return HopPlan(query, running.root, running.modes, (spec.working,) * len(running.modes))
-    if spec.modes == running.modes and spec.shape != SAME:
+    if spec.modes == NOT_SAID:
         spec = replace(spec, modes="auto")
     shape = "as-written" if spec.shape == SAME else spec.shape
     asked = replace(query, root=running.root) if spec.shape == SAME else query

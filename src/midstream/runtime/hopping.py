@@ -12,8 +12,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from midstream.change.record import ChangeRecord
-from midstream.migrate.record import FINISHED, NO_OP, NOT_REACHED, MigrationRecord
+from midstream.migrate.record import FINISHED, NO_OP, NOT_REACHED, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
+from midstream.model.errors import MidstreamError
 from midstream.operators.hopping.build_execution import HopExecution, Moved
 from midstream.operators.hopping.emission import merged
 from midstream.operators.pipeline import StateSize
@@ -179,7 +180,15 @@ class HopRuntime:
 
     def migrate(self, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         """Go on with another plan from a hop on."""
-        return self._go_on_with(self._planner(self.plan, request, self), request, hop_us)
+        try:
+            plan = self._planner(self.plan, request, self)
+        except MidstreamError as error:
+            # It fitted the plan that ran when it was asked for, and another one runs now.
+            record = MigrationRecord(request.identity, request.plan, MOVING_STATE, request.options, request.at_us)
+            record.state, record.reason = REFUSED, str(error)
+            self._records.append(record)
+            return record
+        return self._go_on_with(plan, request, hop_us)
 
     def _go_on_with(self, plan: HopPlan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         record = MigrationRecord(

@@ -9,17 +9,21 @@ others are given what they would hold had they run, computed from the rows in th
 import copy
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
-from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.plan.hopping import DELTA, TUPLE, HopPlan
+
+SLACK = 100_000
+"""Strings and decimals that may be numbered beyond twice those that were there last."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class HopExecution:
         self.emission = self._emission()
         self.last_us: int | None = None
         """The last hop that was answered."""
+        self._renew_at = SLACK
+        """How many values may be numbered before those that are gone are forgotten."""
         self._given: list[Tuples] = []
         """What the root has given since the last hop."""
         self.spent_s = 0.0
@@ -83,7 +89,7 @@ class HopExecution:
             rows = np.empty((len(times), len(names)), np.int64)
             for k, column in enumerate(names):
                 if column not in codes:
-                    codes[column] = self.coding.encode(columns[column])
+                    codes[column] = self.coding.encode(columns[column], given=True)
                 rows[:, k] = codes[column]
             self.windows[name].add(rows, times)
 
@@ -97,6 +103,22 @@ class HopExecution:
 
     def answer(self, hop_us: int) -> pa.RecordBatch:
         """Close a hop: return the answer, or its change."""
+        out = self._answer(hop_us)
+        if self.coding.held > self._renew_at:
+            self._renew()
+        return out
+
+    def _renew(self) -> None:
+        """Number strings and decimals anew, those in the windows alone; operators are given their state from there."""
+        old, self.coding = self.coding, Coding()
+        for alias, fields in self._fields.items():
+            types = [c.type for c in (*fields.given, *fields.counted)]
+            self.windows[alias].recode([partial(_recoded, old, self.coding, t) for t in types])
+        self.tree.rels.clear()
+        self.go_on_with(self.plan)
+        self._renew_at = 2 * self.coding.held + SLACK
+
+    def _answer(self, hop_us: int) -> pa.RecordBatch:
         started = time.perf_counter()
         given = self.tree.root.step(hop_us, True)
         for window in self.windows.values():
@@ -129,7 +151,7 @@ class HopExecution:
     @property
     def nbytes(self) -> int:
         """Return the memory windows and operators hold."""
-        held = sum(n.nbytes for n in self.tree.nodes.values()) + self.emission.nbytes
+        held = sum(n.nbytes for n in self.tree.nodes.values()) + self.emission.nbytes + self.coding.nbytes
         return held + sum(w.nbytes for w in self.windows.values())
 
     @property
@@ -159,6 +181,8 @@ class HopExecution:
             same = same and taken is not None and _shapes(taken) == _shapes(node)
             if same and taken is not None:
                 node.core = taken.core
+                if hasattr(node.core, "by_tuple"):
+                    node.core.by_tuple = node.by_tuple
                 self._tested -= node.core.tested
                 self._flips -= node.flips
             kind = "matched" if same else "computed" if node.reads_delta or node.mode == "CIDO" else "free"
@@ -169,6 +193,10 @@ class HopExecution:
         if relations is not None and plan.query.emit == DELTA:
             self.emission.load(self.last_us or 0, relations.of(self.tree.root), self.tree.root.reads_delta)
         return Moved(counts["matched"], counts["computed"], counts["free"], relations.tuples if relations else 0)
+
+
+def _recoded(old: Coding, new: Coding, t: pa.DataType, codes: Vector) -> Vector:
+    return new.encode(old.decode(codes, t)) if is_numbered(t) else codes
 
 
 def _shapes(node: Node) -> list[tuple[object, ...]]:

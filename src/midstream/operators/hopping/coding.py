@@ -50,23 +50,26 @@ class Coding:
         """Return how many values are numbered."""
         return sum(len(n.values) for n in self._numbered.values())
 
-    def encode(self, array: pa.Array) -> Vector:
-        """Return the codes of an array."""
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of the numbered values."""
+        return sum(n.values.nbytes for n in self._numbered.values())
+
+    def encode(self, array: pa.Array, given: bool = False) -> Vector:
+        """Return the codes of an array; of `given` rows every value must have one, what is computed may become NULL."""
         t = array.type
         if pa.types.is_null(t):
             return np.full(len(array), NULL, np.int64)
-        if _is_numbered(t):
+        if is_numbered(t):
             values = self._numbers(t).numbers(array)
         elif pa.types.is_floating(t):
             values = _float_codes(np.ascontiguousarray(numpy_values(array), np.float64))
         else:
             values = numpy_values(array).astype(np.int64)
         valid = validity(array)
-        if valid is not None:
-            return np.where(valid, values, NULL)
-        if len(values) and values.min() == NULL:
+        if given and len(values) and ((values == NULL) & (True if valid is None else valid)).any():
             raise SourceError(f"the least {type_name(t)}, {NULL}, cannot be held in a hopping query")
-        return values
+        return values if valid is None else np.where(valid, values, NULL)
 
     def decode(self, codes: Vector, t: pa.DataType) -> pa.Array:
         """Return the values of codes as an array of a type."""
@@ -74,7 +77,7 @@ class Coding:
             return pa.nulls(len(codes))
         null = codes == NULL
         mask = null if null.any() else None
-        if _is_numbered(t):
+        if is_numbered(t):
             places = pa.array(codes, mask=mask)
             return self._numbers(t).values.take(places)
         if pa.types.is_floating(t):
@@ -90,7 +93,7 @@ class Coding:
         """Return numbers in the order of the values, NULL first."""
         if pa.types.is_null(t):
             return codes
-        if _is_numbered(t):
+        if is_numbered(t):
             order = np.asarray(pc.rank(self.decode(codes, t), tiebreaker="dense").to_numpy(), np.int64)
             return np.where(codes == NULL, 0, order)
         if pa.types.is_floating(t):
@@ -102,7 +105,8 @@ class Coding:
         return self._numbered.setdefault(str(t), Numbered(t))
 
 
-def _is_numbered(t: pa.DataType) -> bool:
+def is_numbered(t: pa.DataType) -> bool:
+    """Tell whether values of a type are numbered as they are seen."""
     return bool(pa.types.is_string(t) or pa.types.is_decimal(t))
 
 

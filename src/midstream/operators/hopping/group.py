@@ -7,11 +7,13 @@ A group's row does not end with time: it is taken back when it changes. Within a
 values where the result depends on an order, as sums of floats do.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from midstream.kernels.bag import hash_rows
 from midstream.kernels.instances import sort_codes
 from midstream.kernels.values import find_slots, place_slots
 from midstream.operators.aggregate import AggregateSpec, Values, aggregate
@@ -20,6 +22,8 @@ from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.join import valid
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+
+STDDEV = "stddev"
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ class GroupTuples:
                 out[:, k] = ends - firsts
                 continue
             t = spec.types[place]
-            sorted_by_value = asked.user is not None or bool(pa.types.is_floating(t))
+            # What is computed with floats depends on the order; so does what a user's function sees.
+            sorted_by_value = asked.user is not None or asked.function == STDDEV or bool(pa.types.is_floating(t))
             if (place, sorted_by_value) not in arguments:
                 codes = np.ascontiguousarray(rows[:, place])
                 places = order
@@ -186,6 +191,17 @@ class GroupTable:
         wanted = np.ascontiguousarray(rows[:, : self._keys])
         slots, self._count = find_slots(self._table, self.rows, self._hashes, self._count, wanted)
         return slots
+
+    def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
+        """Put other codes in the place of those of the keys, column by column; numbers stay."""
+        if not self._keys:
+            return
+        count = self._count
+        for k, new in enumerate(columns):
+            self.rows[:count, k] = new(np.ascontiguousarray(self.rows[:count, k]))
+        self._hashes[:count] = hash_rows(np.ascontiguousarray(self.rows[:count]), np.arange(self._keys))
+        self._table = np.full(self._table.shape, -1, np.int32)
+        place_slots(self._table, self._hashes, count)
 
     def keep(self, kept: Vector) -> Vector:
         """Forget all other keys; return the new number of each, -1 for none."""

@@ -4,6 +4,8 @@
 come, so they are taken back.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -77,6 +79,13 @@ class HopWindow:
         numbers[order] = ranks + self._seen[ordered]
         np.add.at(self._seen, slots, 1)
         return np.column_stack([slots, numbers])
+
+    def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
+        """Put other codes in the place of those held, column by column."""
+        held = slice(self._start, self._end)
+        for k, new in enumerate(columns):
+            self._rows[held, k] = new(np.ascontiguousarray(self._rows[held, k]))
+        self._groups.recode(columns[self.width :])
 
     def delta(self, now_us: int) -> Tuples:
         """Return what has come, and what must go before its time, for the window at a time; each once."""

@@ -75,7 +75,7 @@ class KeptTable:
         """Refuse a table that another query keeps up to date."""
         self._query = query.encode()
         told = self._read()
-        if told is not None and told.schema.metadata.get(QUERY) != self._query:
+        if told is not None and (told.schema.metadata or {}).get(QUERY) != self._query:
             raise SinkError(f"{self.file} is kept up to date by another query; give this one a folder of its own")
 
     def write(self, answers: Sequence[HopAnswer], batch: int) -> None:
