@@ -15,7 +15,7 @@ import numpy.typing as npt
 from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.hop_measure import Case, Seen, measure
 
-RATIOS = (0.1, 0.25, 0.5, 0.75, 1.0)
+RATIOS = (0.02, 0.1, 0.3, 0.6, 1.0)
 SIZES = ((50_000, 30_000), (120_000, 60_000))
 """Rows in a window, and different keys."""
 OPERATORS = ("join", "difference", "difference of bags", "anti-join", "distinct", "union", "select", "group")
