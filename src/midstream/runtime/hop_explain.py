@@ -80,7 +80,7 @@ def _draw(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> lis
     sizes = Sizes(statistics, plan.query.hop_us)
     modes = dict(plan.of_paths())
     width = max(len(text) for text, _, _ in tree)
-    head = f"{'':{width}}  mode  {'':>8}" + "".join(f"{mode:>9}" for mode in MODES)
+    head = f"{'':{width}}  mode  {'rows':>8}" + "".join(f"{mode:>9}" for mode in MODES)
     lines = [f"{head}   ms per hop"]
     for text, node, path in tree:
         if isinstance(node, Scan):
