@@ -69,11 +69,17 @@ def test_a_join_costs_by_the_formulas() -> None:
     assert told.insert == pytest.approx(c.insert * 2000)
     assert told.probe == pytest.approx(c.lookup * 2000)
     assert told.concatenate == pytest.approx(c.concatenate * out * (1 - 0.9 * 0.9))
-    assert told.purge == pytest.approx(c.purge * 2000 + c.scan * 20_000)
+    assert told.purge == pytest.approx(c.purge * 2000 * 0.9 + c.scan * 20_000)
     told = cost(JOIN, "CIDO", WINDOW, Sizes(KNOWN, SECOND), c)
     assert told.insert == pytest.approx(c.build * 10_000)
     assert told.probe == pytest.approx(c.lookup * 10_000)
-    assert told.conversion == pytest.approx(2 * c.match * out)
+    assert told.conversion == pytest.approx(2 * c.match * out + c.pick * out * (1 - 0.9 * 0.9))
+
+
+def test_an_operator_may_have_constants_of_its_own() -> None:
+    own = Constants(own={"join": Constants(build=7.0)})
+    assert cost(JOIN, "CICO", WINDOW, Sizes(KNOWN, SECOND), own).insert == pytest.approx(7.0 * 10_000)
+    assert own.of(Except(scan("a", 1), scan("b", 2))) is own
 
 
 def test_without_a_key_all_pairs_are_looked_at() -> None:

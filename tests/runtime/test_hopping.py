@@ -218,8 +218,9 @@ def test_a_migration_that_no_longer_fits_is_refused_and_the_query_goes_on() -> N
 def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "costs.json"))
     assert load_constants() == Constants()
-    save_constants(Constants(insert=1.5), {"cases": 3})
-    assert load_constants() == Constants(insert=1.5)
+    told = Constants(insert=1.5, own={"join": Constants(insert=0.5)})
+    save_constants(told, {"cases": 3})
+    assert load_constants() == told
     (tmp_path / "costs.json").write_text("{")
     with pytest.raises(MidstreamError, match="cannot read the costs"):
         load_constants()
@@ -233,7 +234,7 @@ def test_constants_fit_what_was_measured() -> None:
     for ratio in (0.1, 0.5, 1.0):
         for rows in (500, 2000, 8000):
             for keys in (500, 5000):
-                for s in measure(Case("join", ratio, rows, keys), hops=1):
+                for s in measure(Case("join", ratio, rows, keys), turns=1):
                     seen.append(replace(s, ns=s.expected(made).total))
     found = fitted(seen)
     assert found.error < 0.02

@@ -1,20 +1,22 @@
 """Show what operators cost on this machine."""
 
-from dataclasses import asdict
-
 from rich.console import Console
 from rich.table import Table
 
+from midstream.optimize.hopping.cost import NUMBERS
 from midstream.runtime.calibrate import Calibration
 
 
 def print_costs(console: Console, found: Calibration) -> None:
-    """Print the constants of the cost model, and how well they fit."""
-    table = Table(title="Costs on this machine", title_justify="left")
+    """Print the constants of the cost model, for all operators and for each, and how well they fit."""
+    table = Table(title="Costs on this machine, in nanoseconds", title_justify="left")
     table.add_column("what")
-    table.add_column("nanoseconds", justify="right")
-    for name, value in asdict(found.constants).items():
-        table.add_row(name, f"{value:,.1f}")
+    table.add_column("all", justify="right")
+    for name in found.constants.own:
+        table.add_column(name, justify="right")
+    for name in NUMBERS:
+        each = [getattr(found.constants, name), *(getattr(own, name) for own in found.constants.own.values())]
+        table.add_row(name, *(f"{value:,.1f}" for value in each))
     console.print(table)
     console.print(
         f"from {found.cases} measured cases; median error {found.error:.0%}; "

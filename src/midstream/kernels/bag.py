@@ -1,8 +1,9 @@
 """Bags of rows: rows of 64-bit codes in one matrix, found by the hash of some of their columns.
 
 A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out) and `chains`: for
-each row its hash and the row behind it in its chain, where `heads` has the first row of each chain, by the low bits of
-the hash. NULL is a code of its own. Memory is asked for some rows ahead: bags are larger than the processor's caches.
+each row its hash, the row behind it in its chain, and its end once more; `heads` has the first row of each chain, by
+the low bits of the hash. NULL is a code of its own. Memory is asked for some rows ahead: bags are larger than the
+processor's caches, and what tells that a row is not wanted lies side by side.
 """
 
 import numpy as np
@@ -21,8 +22,8 @@ NULL = -(2**63)
 DEAD = -(2**62) - (2**61)
 """The end of rows that were taken out: before every time."""
 
-HASH, NEXT = 0, 1
-"""Columns of `chains`."""
+HASH, NEXT, UNTIL, LINKS = 0, 1, 2, 4
+"""Columns of `chains`, and how many there are: a power of two, so that a row's are in one line of the cache."""
 FAR, NEAR, NEXT_TO = 16, 8, 4
 """How many rows ahead heads, chains and rows are asked for."""
 
@@ -32,7 +33,7 @@ _MIX = -4658895280553007687
 
 @kernel
 def mix(value: Word, seed: Word) -> Word:
-    """Stir a code into a hash."""
+    """Stir a code into a hash; with one seed different codes get different hashes."""
     x = (seed ^ value) * _GOLDEN
     x = (x ^ ((x >> 32) & 0xFFFFFFFF)) * _MIX
     return x ^ ((x >> 29) & 0x7FFFFFFFF)
@@ -51,14 +52,15 @@ def hash_rows(rows: Matrix, places: Vector) -> Vector:
 
 
 @kernel
-def link(heads: Links, chains: Matrix, start: int, stop: int) -> None:
-    """Put the rows `[start, stop)` at the head of their chains."""
+def link(heads: Links, chains: Matrix, until: Vector, start: int, stop: int) -> None:
+    """Put the rows `[start, stop)`, whose hashes are known, at the head of their chains."""
     mask = len(heads) - 1
     for i in range(start, stop):
         if i + FAR < stop:
             prefetch_row(heads, chains[i + FAR, HASH] & mask)
         chain = chains[i, HASH] & mask
         chains[i, NEXT] = heads[chain, 0]
+        chains[i, UNTIL] = until[i]
         heads[chain, 0] = i
 
 
@@ -81,68 +83,87 @@ def has_null(rows: Matrix, i: int, places: Vector) -> bool:
 
 
 @kernel
-def look_ahead(heads: Links, chains: Matrix, rows: Matrix, hashes: Vector, i: int) -> None:
-    """Ask for the memory that looking up some hashes ahead will need."""
+def look_ahead(heads: Links, chains: Matrix, rows: Matrix, hashes: Vector, i: int, by_hash: bool) -> None:
+    """Ask for the memory that looking up some hashes ahead will need; `by_hash`: rows themselves are not looked at."""
     mask = len(heads) - 1
     if i + FAR < len(hashes):
         prefetch_row(heads, hashes[i + FAR] & mask)
         j = np.int64(heads[hashes[i + NEAR] & mask, 0])
         if j >= 0:
             prefetch_row(chains, j)
-        j = np.int64(heads[hashes[i + NEXT_TO] & mask, 0])
-        if j >= 0:
-            prefetch_row(rows, j)
+        if not by_hash:
+            j = np.int64(heads[hashes[i + NEXT_TO] & mask, 0])
+            if j >= 0:
+                prefetch_row(rows, j)
 
 
 @kernel
 def find_pairs(
-    heads: Links, chains: Matrix, rows: Matrix, until: Vector, places: Vector, now_us: int,
-    probes: Matrix, probe_hashes: Vector, probe_places: Vector, left: Vector, right: Vector, i: int, j: Word,
+    heads: Links, chains: Matrix, rows: Matrix, places: Vector, first: int, now_us: int,
+    probes: Matrix, probe_hashes: Vector, probe_places: Vector,
+    left: Vector, right: Vector, following: Matrix, start: int, count: int,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Find pairs (probe, row) with equal keys, none of them NULL, of rows that are valid now, until there is no room.
 
-    Begins at probe `i` and row `j` of its chain (-2: at its head). Returns how many pairs were found, where to go on,
-    and how many rows were looked at.
+    Rows before `first` are over; since chains go from later rows to earlier ones, they end there.
+
+    Some probes at a time follow their chains together, a row of each in turn, so that memory is waited for once and not
+    once a row: `following` has `count` of them, probe and row, and `start` is the first probe behind these. Returns how
+    many pairs were found, where to go on, and how many rows were looked at. Keys of one column are equal when their
+    hashes are. There must be room for as many pairs as probes follow at a time.
     """
     mask = len(heads) - 1
-    n, looked, most = 0, 0, len(left)
-    while i < len(probes):
-        look_ahead(heads, chains, rows, probe_hashes, i)
-        h = probe_hashes[i]
-        if j == -2:
-            j = np.int64(heads[h & mask, 0])
-            if j >= 0 and has_null(probes, i, probe_places):
-                j = -1
-        while j >= 0:
-            if chains[j, HASH] == h and until[j] >= now_us:
-                looked += 1
-                if same_places(rows, j, places, probes, i, probe_places):
-                    if n == most:
-                        return n, i, j, looked - 1
-                    left[n] = i
-                    right[n] = j
-                    n += 1
-            j = chains[j, NEXT]
-        j = -2
-        i += 1
-    return n, i, j, looked
+    by_hash = len(places) == 1
+    n, looked = 0, 0
+    while True:
+        while count:
+            if n + count > len(left):
+                return n, start, count, looked
+            kept = 0
+            for k in range(count):
+                if k + NEAR < count:
+                    prefetch_row(chains, following[k + NEAR, 1])
+                i, j = following[k, 0], following[k, 1]
+                left[n], right[n] = i, j
+                same = chains[j, HASH] == probe_hashes[i] and chains[j, UNTIL] >= now_us
+                looked += same
+                if not by_hash:
+                    same = same and same_places(rows, j, places, probes, i, probe_places)
+                n += same
+                following[kept, 0], following[kept, 1] = i, chains[j, NEXT]
+                kept += chains[j, NEXT] >= first
+            count = kept
+        if start == len(probes):
+            return n, start, count, looked
+        stop = min(start + len(following), len(probes))
+        for i in range(start, stop):
+            if i + FAR < stop:
+                prefetch_row(heads, probe_hashes[i + FAR] & mask)
+            following[count, 0], following[count, 1] = i, heads[probe_hashes[i] & mask, 0]
+            count += following[count, 1] >= first and not has_null(probes, i, probe_places)
+        start = stop
 
 
 @kernel
 def concatenate(
-    a: Matrix, a_until: Vector, i: Vector, a_places: Vector, b: Matrix, b_until: Vector, j: Vector, b_places: Vector
-) -> tuple[Matrix, Vector]:
-    """Return chosen columns of pairs of rows side by side, valid as long as both are."""
+    out: Matrix, out_until: Vector, at: int,
+    a: Matrix, a_until: Vector, i: Vector, a_places: Vector, b: Matrix, b_until: Vector, j: Vector, b_places: Vector,
+) -> None:  # fmt: skip
+    """Write chosen columns of pairs of rows side by side, valid as long as both are, into rows from `at` on.
+
+    One column after the other: rows far apart are fetched side by side, since nothing else is to be done with them.
+    """
     width = len(a_places)
-    out = np.empty((len(i), width + len(b_places)), np.int64)
-    until = np.empty(len(i), np.int64)
+    for k in range(width):
+        place = a_places[k]
+        for n in range(len(i)):
+            out[at + n, k] = a[i[n], place]
+    for k in range(len(b_places)):
+        place = b_places[k]
+        for n in range(len(j)):
+            out[at + n, width + k] = b[j[n], place]
     for n in range(len(i)):
-        for k in range(width):
-            out[n, k] = a[i[n], a_places[k]]
-        for k in range(len(b_places)):
-            out[n, width + k] = b[j[n], b_places[k]]
-        until[n] = min(a_until[i[n]], b_until[j[n]])
-    return out, until
+        out_until[at + n] = min(a_until[i[n]], b_until[j[n]])
 
 
 @kernel
@@ -154,18 +175,18 @@ def find_equal(
     mask = len(heads) - 1
     out = np.full(len(wanted), -1, np.int64)
     for i in range(len(wanted)):
-        look_ahead(heads, chains, rows, wanted_hashes, i)
+        look_ahead(heads, chains, rows, wanted_hashes, i, False)
         chain = wanted_hashes[i] & mask
         before, j = np.int64(-1), np.int64(heads[chain, 0])
         while j >= 0:
-            if chains[j, HASH] == wanted_hashes[i] and until[j] == wanted_until[i]:
+            if chains[j, HASH] == wanted_hashes[i] and chains[j, UNTIL] == wanted_until[i]:
                 same = True
                 for k in range(rows.shape[1]):
                     if rows[j, k] != wanted[i, k]:
                         same = False
                         break
                 if same:
-                    until[j] = DEAD
+                    until[j] = chains[j, UNTIL] = DEAD
                     out[i] = j
                     if before < 0:
                         heads[chain, 0] = chains[j, NEXT]
@@ -177,12 +198,15 @@ def find_equal(
 
 
 @kernel
-def count_ended(until: Vector, count: int, now_us: int) -> int:
-    """Count the rows that are not valid any more."""
-    ended = 0
-    for i in range(count):
+def count_ended(until: Vector, count: int, now_us: int) -> tuple[int, int]:
+    """Count the rows that are not valid any more: all of them, and those before the first one that is."""
+    first = 0
+    while first < count and until[first] < now_us:
+        first += 1
+    ended = first
+    for i in range(first, count):
         ended += until[i] < now_us
-    return ended
+    return ended, first
 
 
 @kernel
@@ -217,16 +241,16 @@ def cancel(
     size = 16
     while size < 2 * len(rows):
         size *= 2
-    heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), 2), np.int64)
+    heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), LINKS), np.int64)
     for i in range(len(rows)):
         chains[i, HASH] = hashes[i]
-    link(heads, chains, 0, len(rows))
+    link(heads, chains, until if by_until else hashes, 0, len(rows))
     left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
     for i in range(len(other)):
-        look_ahead(heads, chains, rows, theirs, i)
+        look_ahead(heads, chains, rows, theirs, i, False)
         before, j = np.int64(-1), np.int64(heads[theirs[i] & (size - 1), 0])
         while j >= 0:
-            if chains[j, HASH] == theirs[i] and (not by_until or until[j] == other_until[i]):
+            if chains[j, HASH] == theirs[i] and (not by_until or chains[j, UNTIL] == other_until[i]):
                 if same_places(rows, j, places, other, i, places):
                     left[j] = right[i] = False
                     if before < 0:
@@ -245,16 +269,18 @@ def mark_matched(
 ) -> npt.NDArray[np.bool_]:  # fmt: skip
     """Tell which probes find a row with an equal key; NULL finds none."""
     mask = len(heads) - 1
+    by_hash = len(places) == 1
     out = np.zeros(len(probes), np.bool_)
     for i in range(len(probes)):
-        look_ahead(heads, chains, rows, probe_hashes, i)
+        look_ahead(heads, chains, rows, probe_hashes, i, by_hash)
         j = np.int64(heads[probe_hashes[i] & mask, 0])
         if j >= 0 and has_null(probes, i, probe_places):
             continue
         while j >= 0:
-            if chains[j, HASH] == probe_hashes[i] and same_places(rows, j, places, probes, i, probe_places):
-                out[i] = True
-                break
+            if chains[j, HASH] == probe_hashes[i]:
+                if by_hash or same_places(rows, j, places, probes, i, probe_places):
+                    out[i] = True
+                    break
             j = chains[j, NEXT]
     return out
 

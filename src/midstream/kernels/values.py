@@ -61,7 +61,7 @@ def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: M
                 out[i] = count
                 count += 1
                 break
-            if hashes[slot] == h and same_places(rows, slot, places, wanted, i, places):
+            if same_places(rows, slot, places, wanted, i, places):  # fetched ahead, which its hash is not
                 out[i] = slot
                 break
             at = (at + 1) & mask

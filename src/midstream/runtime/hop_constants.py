@@ -2,11 +2,11 @@
 
 import json
 import os
-from dataclasses import asdict, fields
+from dataclasses import replace
 from pathlib import Path
 
 from midstream.model.errors import MidstreamError
-from midstream.optimize.hopping.cost import Constants
+from midstream.optimize.hopping.cost import NUMBERS, Constants
 
 VARIABLE = "MIDSTREAM_COSTS"
 """Names the file, when it is not at its usual place."""
@@ -28,10 +28,14 @@ def load_constants(file: Path | None = None) -> Constants:
         return Constants()
     try:
         read = json.loads(place.read_text(encoding="utf-8"))
-        known = {f.name for f in fields(Constants)}
-        return Constants(**{name: float(value) for name, value in read["constants"].items() if name in known})
+        own = {name: _constants(told) for name, told in read.get("operators", {}).items()}
+        return replace(_constants(read["constants"]), own=own)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MidstreamError(f"cannot read the costs in {place}: {error}; run `midstream calibrate` again") from error
+
+
+def _constants(told: dict[str, float]) -> Constants:
+    return Constants().but({name: float(value) for name, value in told.items() if name in NUMBERS})
 
 
 def save_constants(constants: Constants, about: dict[str, object], file: Path | None = None) -> Path:
@@ -40,8 +44,14 @@ def save_constants(constants: Constants, about: dict[str, object], file: Path | 
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         pending = place.with_name(f".{place.name}.{os.getpid()}.pending")
-        pending.write_text(json.dumps({"constants": asdict(constants), **about}, indent=1) + "\n", encoding="utf-8")
+        own = {name: _told(of) for name, of in constants.own.items()}
+        written = {"constants": _told(constants), "operators": own, **about}
+        pending.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
         os.replace(pending, place)
     except OSError as error:
         raise MidstreamError(f"cannot write {place}: {error.strerror}") from error
     return place
+
+
+def _told(constants: Constants) -> dict[str, float]:
+    return {name: getattr(constants, name) for name in NUMBERS}

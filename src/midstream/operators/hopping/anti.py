@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from midstream.kernels.bag import HASH, change_matches, hash_rows, link, mark_matched
+from midstream.kernels.bag import HASH, LINKS, change_matches, hash_rows, link, mark_matched
 from midstream.operators.hopping.bag import Bag, side_by_side
 from midstream.operators.hopping.join import JoinSpec, valid
 from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
@@ -44,35 +44,37 @@ class AntiTuples:
         self.right.expire(now_us)
         left, right = valid(left, now_us), valid(right, now_us)
         out = [nothing(self.spec.widths[0], True)]
-        for changed in (ended, right):
-            out.append(self._rematch(changed, now_us))
-        self.right.apply(right)
+        of_right = hash_rows(right.rows, self.spec.keys[1])
+        out.append(self._rematch(ended, now_us))
+        out.append(self._rematch(right, now_us, of_right))
+        self.right.apply(right, of_right)
         out += self._left(left)
         return together(out)
 
-    def _rematch(self, changed: Tuples, now_us: int) -> Tuples:
+    def _rematch(self, changed: Tuples, now_us: int, hashes: Vector | None = None) -> Tuples:
         """Follow partners that come and go; return the left tuples that it brings into the answer or out of it."""
         bag = self.left
         assert changed.signs is not None, "partners come and go by deltas"
-        found = list(self._pairs(changed, bag, self.spec.keys[1], left_held=True))
+        found = list(self._pairs(changed, bag, self.spec.keys[1], hashes, left_held=True))
         if not found:
             return nothing(self.spec.widths[0], True)
         probes, places = (np.concatenate([f[k] for f in found]) for k in (0, 1))
         chosen, signs, flips = change_matches(
-            bag.numbers, bag.until, now_us, places, changed.signs[probes], self.by_tuple
+            bag.numbers, bag.until, now_us, places, changed.signs.take(probes), self.by_tuple
         )
         self.flips += flips
-        return Tuples(bag.rows[chosen], bag.until[chosen], signs)
+        return Tuples(bag.rows.take(chosen, axis=0), bag.until.take(chosen), signs)
 
     def _left(self, left: Tuples) -> list[Tuples]:
         if not len(left):
             return []
         assert left.signs is not None, "left tuples come and go by deltas"
         coming = left.where(left.signs > 0)
+        hashes = hash_rows(coming.rows, self.spec.keys[0])
         partners = np.zeros(len(coming), np.int64)
-        for probes, _ in self._pairs(coming, self.right, self.spec.keys[0], left_held=False):
+        for probes, _ in self._pairs(coming, self.right, self.spec.keys[0], hashes, left_held=False):
             partners += np.bincount(probes, minlength=len(coming))
-        self.left.add(coming, partners)
+        self.left.add(coming, partners, hashes)
         going = left.where(left.signs < 0)
         found = self.left.remove(going)
         given = (found >= 0) & (self.left.numbers[found] == 0) if len(found) else found >= 0
@@ -86,29 +88,31 @@ class AntiTuples:
             held = Bag(self.spec.widths[1], self.spec.keys[1])
             held.add(right)
             matched = np.zeros(len(left), np.bool_)
-            for probes, _ in self._pairs(left, held, self.spec.keys[0], left_held=False):
+            for probes, _ in self._pairs(left, held, self.spec.keys[0], None, left_held=False):
                 matched[probes] = True
         else:
             a, b = self.spec.keys
-            chains = np.empty((len(right), 2), np.int64)
+            chains = np.empty((len(right), LINKS), np.int64)
             chains[:, HASH] = hash_rows(right.rows, b)
             heads = np.full((1 << (2 * len(right)).bit_length(), 1), -1, np.int32)
-            link(heads, chains, 0, len(right))
+            link(heads, chains, right.until, 0, len(right))
             matched = mark_matched(heads, chains, right.rows, b, left.rows, hash_rows(left.rows, a), a)
             self.tested += len(left)
         return left.where(~matched)
 
-    def _pairs(self, probes: Tuples, held: Bag, keys: Vector, left_held: bool) -> Iterator[tuple[Vector, Vector]]:
+    def _pairs(
+        self, probes: Tuples, held: Bag, keys: Vector, hashes: Vector | None, left_held: bool
+    ) -> Iterator[tuple[Vector, Vector]]:
         """Yield pairs of probes and places in a bag for which every condition is true."""
         spec = self.spec
-        for i, j, looked in held.pairs(probes, keys):
+        for i, j, looked in held.pairs(probes, keys, hashes):
             self.tested += looked
             if spec.condition and len(i):
+                inside = Tuples(held.rows, held.until)
                 if left_held:
-                    inside = Tuples(held.rows, held.until)
-                    both = side_by_side(inside, j, spec.leaving[0], probes.rows, probes.until, i, spec.leaving[1])
+                    both = side_by_side([(inside, j, spec.leaving[0], probes, i, spec.leaving[1])])
                 else:
-                    both = side_by_side(probes, i, spec.leaving[0], held.rows, held.until, j, spec.leaving[1])
+                    both = side_by_side([(probes, i, spec.leaving[0], inside, j, spec.leaving[1])])
                 passed = spec.condition.holds(both.rows)
                 i, j = i[passed], j[passed]
             if len(i):

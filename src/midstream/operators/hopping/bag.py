@@ -1,22 +1,33 @@
 """A bag of tuples that are found by the hash of some of their columns: what a stateful operator holds of an input.
 
-State: the tuples that are valid, and some whose time is over until the bag is tidied. Tuples are linked into chains
-when somebody first looks for one.
+State: the tuples that are valid, and some whose time is over until the bag is tidied. Tuples are hashed and linked into
+chains when somebody first looks for one; who has their hashes already gives them along.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.kernels.bag import HASH, concatenate, count_ended, find_equal, find_pairs, hash_rows, keep_valid, link
+from midstream.kernels.bag import (
+    HASH,
+    LINKS,
+    concatenate,
+    count_ended,
+    find_equal,
+    find_pairs,
+    hash_rows,
+    keep_valid,
+    link,
+)
 from midstream.operators.hopping.tuples import Matrix, Tuples, Vector
 
 NEVER = -(2**62)
 MOST_PAIRS = 1 << 22
 """Pairs that are looked at in one go."""
-NO_EXTRA = np.empty(0, np.int64)
+TOGETHER = 1024
+"""Tuples that look for their partners at a time."""
 
 
 class Bag:
@@ -28,12 +39,12 @@ class Bag:
         self.now_us = NEVER
         self._rows = np.empty((16, width), np.int64)
         self._until = np.empty(16, np.int64)
-        self._chains = np.empty((16, 2), np.int64)
+        self._chains = np.empty((16, LINKS), np.int64)
         self._heads = np.full((32, 1), -1, np.int32)
-        self._linked = 0
+        self._hashed = self._linked = 0
         self._counted = counted
         self._numbers = np.empty(16 if counted else 0, np.int64)
-        self._dead = 0
+        self._dead = self._first = 0
 
     @property
     def nbytes(self) -> int:
@@ -66,22 +77,23 @@ class Bag:
         if now_us <= self.now_us:
             return
         self.now_us = now_us
-        self._dead = int(count_ended(self._until, self.count, now_us))
+        self._dead, self._first = count_ended(self._until, self.count, now_us)
         if self._dead * 2 > self.count:
             self.tidy()
 
     def ending(self, now_us: int) -> Tuples:
         """Return the tuples that have been valid and are not at a time; `expire` comes behind."""
         over = (self.until < now_us) & (self.until >= self.now_us)
-        return Tuples(self.rows[over], self.until[over])
+        return Tuples(self.rows, self.until).where(over)
 
     def tidy(self) -> None:
         """Hold nothing but valid tuples."""
         if not self._dead:
             return
+        hashed = self._hashed == self.count
         self.count = int(keep_valid(self._rows, self._until, self._chains, self._numbers, self.count, self.now_us))
-        self._dead = 0
-        self._linked = 0
+        self._dead = self._first = self._linked = 0
+        self._hashed = self.count if hashed else 0
         self._heads.fill(-1)
 
     def all(self) -> Tuples:
@@ -89,7 +101,7 @@ class Bag:
         self.tidy()
         return Tuples(self.rows, self.until)
 
-    def add(self, tuples: Tuples, numbers: Vector | None = None) -> None:
+    def add(self, tuples: Tuples, numbers: Vector | None = None, hashes: Vector | None = None) -> None:
         """Put tuples in."""
         n = len(tuples)
         if not n:
@@ -98,7 +110,9 @@ class Bag:
         inside = slice(self.count, self.count + n)
         self._rows[inside] = tuples.rows
         self._until[inside] = tuples.until
-        self._chains[inside, HASH] = hash_rows(tuples.rows, self.places)
+        if hashes is not None and self._hashed == self.count:
+            self._chains[inside, HASH] = hashes
+            self._hashed += n
         if self._counted:
             self._numbers[inside] = 0 if numbers is None else numbers
         self.count += n
@@ -115,42 +129,50 @@ class Bag:
         self._dead += int((found >= 0).sum())
         return found
 
-    def apply(self, delta: Tuples) -> None:
+    def apply(self, delta: Tuples, hashes: Vector | None = None) -> None:
         """Put in what comes and take out what goes."""
         assert delta.signs is not None, "a bag is kept up to date by deltas"
         if not len(delta):
             return
         coming = delta.signs > 0
         if coming.all():
-            self.add(delta)
+            self.add(delta, hashes=hashes)
             return
         self.add(delta.where(coming))
         gone = delta.where(~coming)
         self.remove(gone.where(gone.until >= self.now_us))
 
-    def pairs(self, probes: Tuples, places: Vector) -> Iterator[tuple[Vector, Vector, int]]:
+    def pairs(
+        self, probes: Tuples, places: Vector, hashes: Vector | None = None
+    ) -> Iterator[tuple[Vector, Vector, int]]:
         """Yield pairs of (probe, place in the bag) with equal keys, in pieces, and how many tuples were looked at."""
         if not len(probes) or not self.count:
             return
         self._link()
-        hashes = hash_rows(probes.rows, places)
-        room = min(MOST_PAIRS, 2 * len(probes) + 1024)
-        i, j = 0, -2
-        while i < len(probes):
+        if hashes is None:
+            hashes = hash_rows(probes.rows, places)
+        room = min(MOST_PAIRS, 2 * len(probes) + TOGETHER)
+        following = np.empty((min(TOGETHER, len(probes)), 2), np.int64)
+        start = count = 0
+        while count or start < len(probes):
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
-            n, i, j, looked = find_pairs(
-                self._heads, self._chains, self._rows, self._until, self.places, self.now_us,
-                probes.rows, hashes, places, left, right, i, j,
+            n, start, count, looked = find_pairs(
+                self._heads, self._chains, self._rows, self.places, self._first, self.now_us,
+                probes.rows, hashes, places, left, right, following, start, count,
             )  # fmt: skip
             room = MOST_PAIRS
             yield left[:n], right[:n], looked
 
     def _link(self) -> None:
+        if self._hashed < self.count:
+            new = slice(self._hashed, self.count)
+            self._chains[new, HASH] = hash_rows(self._rows[new], self.places)
+            self._hashed = self.count
         if self._linked < self.count:
             if len(self._heads) < 2 * self.count:
                 self._heads = np.full((1 << (2 * self.count - 1).bit_length(), 1), -1, np.int32)
                 self._linked = 0
-            link(self._heads, self._chains, self._linked, self.count)
+            link(self._heads, self._chains, self._until, self._linked, self.count)
             self._linked = self.count
 
     def _make_room(self, more: int) -> None:
@@ -171,8 +193,17 @@ def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
     return out
 
 
-def side_by_side(
-    a: Tuples, i: Vector, a_places: Vector, b_rows: Matrix, b_until: Vector, j: Vector, b_places: Vector
-) -> Tuples:
-    """Return pairs of tuples as tuples of chosen columns of both."""
-    return Tuples(*concatenate(a.rows, a.until, i, a_places, b_rows, b_until, j, b_places))
+Pairs = tuple[Tuples, Vector, Vector, Tuples, Vector, Vector]
+"""Tuples, which of them, and which of their columns; and of those beside them."""
+
+
+def side_by_side(parts: Sequence[Pairs]) -> Tuples:
+    """Return pairs of tuples as tuples of chosen columns of both, with no signs."""
+    a_places, b_places = parts[0][2], parts[0][5]
+    total = sum(len(part[1]) for part in parts)
+    rows, until = np.empty((total, len(a_places) + len(b_places)), np.int64), np.empty(total, np.int64)
+    at = 0
+    for a, i, a_places, b, j, b_places in parts:
+        concatenate(rows, until, at, a.rows, a.until, i, a_places, b.rows, b.until, j, b_places)
+        at += len(i)
+    return Tuples(rows, until)

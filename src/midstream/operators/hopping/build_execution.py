@@ -20,6 +20,7 @@ from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
+from midstream.operators.memory import keep_freed_memory
 from midstream.plan.hopping import DELTA, TUPLE, HopPlan
 
 SLACK = 100_000
@@ -44,6 +45,7 @@ class HopExecution:
     """A plan of a hopping query at work. State: the rows in the windows, and what the nodes hold."""
 
     def __init__(self, plan: HopPlan) -> None:
+        keep_freed_memory()
         self.plan = plan
         self.coding = Coding()
         self.windows = open_windows(plan)

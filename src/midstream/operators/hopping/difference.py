@@ -149,7 +149,7 @@ class CountValues:
         other = np.empty((0, self.width), np.int64) if right is None else right.rows
         self.tested += len(left) + len(other)
         kept = compare_sides(left.rows, other, self.kind)
-        rows = left.rows[kept]
+        rows = left.rows.take(np.flatnonzero(kept), axis=0)
         return Tuples(rows, np.full(len(rows), FOREVER, np.int64))
 
     def _given(self, slots: Vector, changes: Vector) -> Tuples:

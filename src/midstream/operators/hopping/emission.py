@@ -69,7 +69,7 @@ class Emission:
 
     def _batch(self, hop_us: int, rows: Matrix, signs: Vector | None) -> pa.RecordBatch:
         order = value_order(self._coding, rows, [c.type for c in self._columns], signs)
-        rows = rows[order]
+        rows = rows.take(order, axis=0)
         arrays = [self._coding.decode(np.ascontiguousarray(rows[:, k]), c.type) for k, c in enumerate(self._columns)]
         at = np.full(len(rows), hop_us, np.int64)
         arrays += [pa.array(at), pa.array(np.ones(len(rows), np.int64)), pa.array(at)]

@@ -1,16 +1,22 @@
 """Join: pairs of tuples with equal keys for which further conditions are true.
 
-deltas:    ΔA with what B held, then what A holds now with ΔB; both sides are held, by key
+deltas:    ΔA with what B held, and what A holds now with ΔB; both sides are held, by key
 complete:  the right side is hashed, the left side looks its partners up; nothing is held
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from midstream.operators.hopping.bag import Bag, side_by_side
+from midstream.kernels.bag import hash_rows
+from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
 from midstream.operators.hopping.rows import Condition
 from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
+
+Found = tuple[Pairs, Vector | None]
+"""Pairs of tuples, and in a delta the sign of each."""
 
 
 @dataclass(frozen=True)
@@ -52,39 +58,49 @@ class JoinTuples:
         a.expire(now_us)
         b.expire(now_us)
         left, right = valid(left, now_us), valid(right, now_us)
-        out = self._probe(left, b, 1)
-        a.apply(left)
-        out += self._probe(right, a, 0)
-        b.apply(right)
-        return together(out) if out else nothing(self.spec.width, True)
+        of_left, of_right = hash_rows(left.rows, self.spec.keys[0]), hash_rows(right.rows, self.spec.keys[1])
+        a.apply(left, of_left)
+        out = self._made(chain(self._probe(left, b, 1, of_left), self._probe(right, a, 0, of_right)), True)
+        b.apply(right, of_right)
+        return out
 
     def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return all pairs."""
         held = Bag(self.spec.widths[1], self.spec.keys[1])
         held.add(right)
-        out = self._probe(left, held, 1)
-        return together(out) if out else nothing(self.spec.width, False)
+        return self._made(self._probe(left, held, 1), False)
 
-    def _probe(self, probes: Tuples, held: Bag, side: int) -> list[Tuples]:
-        """Return the pairs of some tuples with those held of a side, in pieces."""
-        spec, out = self.spec, []
-        for i, j, looked in held.pairs(probes, spec.keys[1 - side]):
+    def _probe(self, probes: Tuples, held: Bag, side: int, hashes: Vector | None = None) -> Iterator[Found]:
+        """Yield the pairs of some tuples with those held of a side, in pieces."""
+        lefts, rights = self.spec.leaving
+        for i, j, looked in held.pairs(probes, self.spec.keys[1 - side], hashes):
             self.tested += looked
-            if not len(i):
-                continue
-            if side:
-                pairs = side_by_side(probes, i, spec.leaving[0], held.rows, held.until, j, spec.leaving[1])
-            else:
-                other = Tuples(held.rows, held.until)
-                pairs = side_by_side(other, j, spec.leaving[0], probes.rows, probes.until, i, spec.leaving[1])
-            signs = None if probes.signs is None else probes.signs[i]
-            pairs = Tuples(pairs.rows, pairs.until, signs)
-            if spec.condition:
-                pairs = pairs.where(spec.condition.holds(pairs.rows))
-            if spec.gives is not None:
-                pairs = Tuples(np.ascontiguousarray(pairs.rows[:, spec.gives]), pairs.until, pairs.signs)
-            out.append(pairs)
-        return out
+            if len(i):
+                inside = Tuples(held.rows, held.until)
+                pairs = (probes, i, lefts, inside, j, rights) if side else (inside, j, lefts, probes, i, rights)
+                yield pairs, None if probes.signs is None else probes.signs.take(i)
+
+    def _made(self, found: Iterable[Found], signed: bool) -> Tuples:
+        """Return pairs as one relation or delta; those that are still to be tested are made piece by piece."""
+        spec = self.spec
+        if spec.condition:
+            passed = [p.where(spec.condition.holds(p.rows)) for p in (made([piece]) for piece in found)]
+            out = together(passed) if passed else None
+        else:
+            pieces = list(found)
+            out = made(pieces) if pieces else None
+        if out is None:
+            return nothing(spec.width, signed)
+        if spec.gives is None:
+            return out
+        return Tuples(np.ascontiguousarray(out.rows[:, spec.gives]), out.until, out.signs)
+
+
+def made(pieces: Sequence[Found]) -> Tuples:
+    """Return pairs that were found, of one side or of both, as tuples."""
+    pairs = side_by_side([piece[0] for piece in pieces])
+    signs = [piece[1] for piece in pieces if piece[1] is not None]
+    return Tuples(pairs.rows, pairs.until, np.concatenate(signs) if signs else None)
 
 
 def valid(delta: Tuples, now_us: int) -> Tuples:

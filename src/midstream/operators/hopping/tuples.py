@@ -49,7 +49,9 @@ class Tuples:
 
     def where(self, chosen: npt.NDArray[np.bool_] | Vector) -> "Tuples":
         """Return the chosen rows."""
-        return Tuples(self.rows[chosen], self.until[chosen], None if self.signs is None else self.signs[chosen])
+        places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        rows, until = self.rows.take(places, axis=0), self.until.take(places)
+        return Tuples(rows, until, None if self.signs is None else self.signs.take(places))
 
     def signed(self, sign: int = 1) -> "Tuples":
         """Return the rows of a complete relation as a delta."""

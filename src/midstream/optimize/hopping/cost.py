@@ -4,10 +4,14 @@ Reading deltas, an operator pays for what comes and goes and for the upkeep of i
 for all rows every time. Giving what it does not read, it also converts: a cache of its answer, or a comparison with
 the last answer. Both inputs are of one kind. Costs of plans for different hops are compared per second: divide by the
 hop.
+
+The same step does not take the same time everywhere: operators hold different things in different memory. So a machine
+has constants for all, and where an operator was measured by itself, its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from midstream.optimize.hopping.estimate import Size, Sizes
 from midstream.plan.algebra import (
@@ -40,7 +44,7 @@ class Constants:
     concatenate: float = 8.0
     """Make a pair of two tuples."""
     purge: float = 20.0
-    """Remove a tuple whose time is over."""
+    """Move a tuple that stays, when those whose time is over are removed."""
     scan: float = 1.0
     """Look at the end of a tuple in a state, at every hop."""
     copy: float = 4.0
@@ -59,6 +63,8 @@ class Constants:
     """Find a tuple's value among those of this hop."""
     match: float = 60.0
     """Look for a tuple of one answer in another."""
+    pick: float = 20.0
+    """Take a tuple that is new, or has gone, out of an answer."""
     group: float = 15.0
     """Bring a tuple into an aggregate."""
     regroup: float = 8.0
@@ -67,6 +73,37 @@ class Constants:
     """Work on a tuple by itself, as it comes, instead of on all at the hop."""
     fixed: float = 50_000.0
     """Call an operator at a hop."""
+    own: Mapping[str, "Constants"] = field(default_factory=dict)
+    """Those of single operators, by what they are called."""
+
+    def of(self, node: Rel) -> "Constants":
+        """Return the constants of an operator."""
+        return self.own.get(operator_name(node), self)
+
+    def but(self, numbers: Mapping[str, float]) -> "Constants":
+        """Return the same with other numbers, by their names."""
+        changed: dict[str, Any] = dict(numbers)
+        return replace(self, **changed)
+
+
+NUMBERS = tuple(f.name for f in fields(Constants) if f.name != "own")
+"""What the constants are called."""
+
+
+def operator_name(node: Rel) -> str:
+    """Return what an operator is called when it is measured.
+
+    >>> operator_name(Distinct(Scan(None, ())))
+    'distinct'
+    """
+    match node:
+        case Except(all=True):
+            return "difference of bags"
+        case Except():
+            return "difference"
+        case Anti():
+            return "anti-join"
+    return type(node).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -105,6 +142,7 @@ class Cost:
 
 def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants) -> Cost:
     """Return what an operator costs per hop."""
+    constants = constants.of(node)
     below = inputs(node)
     parts = [sizes.of(b) for b in below]
     given = sizes.of(node)
@@ -159,16 +197,17 @@ def read_cost(delta: bool, size: Size, c: Constants) -> Cost:
 def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
     """Return what it costs to give what is not computed: a cache brought up to date, or a comparison of two answers."""
     if mode == "DICO":
-        upkeep = c.insert * out.positive + c.lookup * out.negative + c.purge * out.matured
+        # A cache holds what is valid and nothing else: whatever stays is moved at every hop.
+        upkeep = c.insert * out.positive + c.lookup * out.negative
         return Cost(conversion=upkeep + (c.scan + c.copy) * out.complete)
     if mode == "CIDO":
-        return Cost(conversion=2 * c.match * out.complete)
+        return Cost(conversion=2 * c.match * out.complete + c.pick * out.delta)
     return Cost()
 
 
 def _upkeep(sides: Sequence[Size], c: Constants) -> float:
     """Return what it costs to find in states what was taken back, and to look for what is over."""
-    return sum(c.lookup * s.negative + c.purge * s.matured + c.scan * s.complete for s in sides)
+    return sum(c.lookup * s.negative + c.purge * s.moved + c.scan * s.complete for s in sides)
 
 
 def join_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, passed: float, c: Constants) -> Cost:

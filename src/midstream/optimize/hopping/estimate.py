@@ -72,6 +72,11 @@ class Size:
         """Return how many rows an edge with deltas carries per hop."""
         return self.positive + self.negative
 
+    @property
+    def moved(self) -> float:
+        """Return how many rows a state moves per hop: those that stay, whenever as many have gone."""
+        return min(self.matured + self.negative, self.complete) * self.staying
+
 
 def _part(some: float, of: float) -> float:
     return min(1.0, some / of) if of > 0 else 0.0
