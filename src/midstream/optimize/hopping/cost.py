@@ -57,6 +57,8 @@ class Constants:
     """Hand over a tuple of either side."""
     value: float = 90.0
     """Find a tuple's value and count it, in a state that is kept."""
+    fresh: float = 60.0
+    """Make room for a value that was not there, and forget it when it is gone."""
     ended: float = 40.0
     """Count a value down whose tuple has ended, and see what that changes."""
     compare: float = 30.0
@@ -247,7 +249,10 @@ def except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
     """Return the cost of a difference: numbers by value, which are kept, or counted anew."""
     if delta:
         over = sum(c.ended * s.matured + c.scan * s.complete for s in (a, b))
-        return Cost(c.fixed, insert=c.value * (a.delta + b.delta), purge=over, evaluate=c.copy * out.delta)
+        # As many of the values that come are new as come into the answer; on the right as on the left.
+        new = min(1.0, out.positive / a.positive) if a.positive else 0.0
+        counted = c.value * (a.delta + b.delta) + c.fresh * new * (a.positive + b.positive)
+        return Cost(c.fixed, insert=counted, purge=over, evaluate=c.copy * out.delta)
     return Cost(c.fixed, insert=c.compare * (a.complete + b.complete), evaluate=c.copy * out.complete)
 
 
