@@ -34,6 +34,7 @@ from midstream.operators.groups import dense_codes
 
 Vector = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Limbs = npt.NDArray[np.uint64]
 
 NONE = np.empty(0, np.int64)
 
@@ -61,7 +62,7 @@ class Values:
         self.array, self.starts, self.ends = array, starts, ends
         self.type = array.type
         self.is_float = bool(pa.types.is_floating(self.type))
-        self._sums: dict[bool, npt.NDArray[np.uint64]] = {}
+        self._sums: dict[bool, Limbs] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -92,7 +93,7 @@ class Values:
         """Return the number of values in each range."""
         return count_different(*self.dense, self.starts, self.ends) if distinct else self.ends - self.starts
 
-    def sums(self, distinct: bool) -> npt.NDArray[np.uint64]:
+    def sums(self, distinct: bool) -> Limbs:
         """Return the sum of whole numbers, or of the digits of decimals, in each range, as three limbs."""
         if distinct not in self._sums:
             words = numpy_values(self.array)
@@ -124,13 +125,17 @@ def _sum(values: Values, spec: AggregateSpec) -> pa.Array:
     empty = values.starts == values.ends
     if values.is_float:
         return pa.array(_float_sums(values, spec), mask=empty)
-    limbs = values.sums(spec.distinct)
-    if not pa.types.is_decimal(spec.type):
+    return exact_sums(values.sums(spec.distinct), empty, values.type, spec.type)
+
+
+def exact_sums(limbs: Limbs, empty: npt.NDArray[np.bool_], given: pa.DataType, wanted: pa.DataType) -> pa.Array:
+    """Return totals of values of a type as another: NULL where there were none, or where the total does not fit."""
+    if not pa.types.is_decimal(wanted):
         low = np.ascontiguousarray(limbs[:, 0]).view(np.int64)
         sign = (low >> 63).view(np.uint64)
         fits = (limbs[:, 1] == sign) & (limbs[:, 2] == sign)
         return pa.array(low, mask=empty | ~fits)
-    scale = values.type.scale if pa.types.is_decimal(values.type) else 0
+    scale = given.scale if pa.types.is_decimal(given) else 0
     limit = 10**MAX_DECIMAL_DIGITS
     fits = fit_limbs(limbs, np.uint64(limit & (2**64 - 1)), np.uint64(limit >> 64))
     words = np.ascontiguousarray(limbs[:, :2]).view(np.int64)
@@ -143,12 +148,15 @@ def _float_sums(values: Values, spec: AggregateSpec) -> Floats:
 
 def _avg(values: Values, spec: AggregateSpec) -> pa.Array:
     counts = values.counts(spec.distinct)
-    if values.is_float:
-        sums = _float_sums(values, spec)
-    else:
-        scale = values.type.scale if pa.types.is_decimal(values.type) else 0
-        sums = round_limbs(values.sums(spec.distinct)) / 10.0**scale
-    return pa.array(sums / np.maximum(counts, 1), mask=counts == 0)
+    if not values.is_float:
+        return exact_means(values.sums(spec.distinct), counts, values.type)
+    return pa.array(_float_sums(values, spec) / np.maximum(counts, 1), mask=counts == 0)
+
+
+def exact_means(limbs: Limbs, counts: Vector, given: pa.DataType) -> pa.Array:
+    """Return the means of values of a type from their totals: NULL where there were none."""
+    scale = given.scale if pa.types.is_decimal(given) else 0
+    return pa.array(round_limbs(limbs) / 10.0**scale / np.maximum(counts, 1), mask=counts == 0)
 
 
 def _stddev(values: Values, spec: AggregateSpec) -> pa.Array:

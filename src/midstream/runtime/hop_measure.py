@@ -14,7 +14,7 @@ from midstream.lang.sql import parse_any
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.difference import CountValues
-from midstream.operators.hopping.group import GroupTuples
+from midstream.operators.hopping.group import GroupBy
 from midstream.operators.hopping.node import Node
 from midstream.optimize.hopping.choose import same_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
@@ -200,7 +200,7 @@ def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int)
     )
     positive, negative = came / hops, went / hops
     # In the long run as many end by their time as come and are not taken back.
-    ends = 0.0 if isinstance(next(iter(nodes.values())).core, CountValues | GroupTuples) else positive - negative
+    ends = 0.0 if isinstance(next(iter(nodes.values())).core, CountValues | GroupBy) else positive - negative
     return Measured(whole, positive, negative, max(ends, 0.0))
 
 

@@ -1,6 +1,7 @@
 """Group-by: one row for every different key, with aggregates of the tuples that have it.
 
     deltas:    tuples are held by group; the groups that something came to or went from are computed anew
+               (counts and exact sums need not be: see kept_groups)
     complete:  every group is computed anew; nothing is held
 
 A group's row does not end with time: it is taken back when it changes. Within a group tuples are in the order of their
@@ -9,11 +10,14 @@ values where the result depends on an order, as sums of floats do.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.bag import hash_rows
+from midstream.kernels.groups import change_rows
 from midstream.kernels.instances import sort_codes
 from midstream.kernels.values import find_slots, place_slots
 from midstream.operators.aggregate import AggregateSpec, Values, aggregate
@@ -44,22 +48,16 @@ class GroupSpec:
         return self.keys + len(self.aggregates)
 
 
-class GroupTuples:
-    """A group-by. State, when it reads deltas: the tuples, their groups, and the row each group has given."""
+class GroupBy:
+    """A group-by, but for how it follows deltas. State: the groups, and the row each has given."""
 
     def __init__(self, spec: GroupSpec, coding: Coding) -> None:
         self.spec = spec
         self._coding = coding
         self.tested = 0
-        self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
         self._groups = GroupTable(spec.keys)
         self._given = np.empty((16, len(spec.aggregates)), np.int64)
         self._has = np.zeros(16, np.bool_)
-
-    @property
-    def bags(self) -> tuple[Bag, ...]:
-        """Return what is held."""
-        return (self._bag,)
 
     def complete(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return the row of every group."""
@@ -70,6 +68,64 @@ class GroupTuples:
         size = len(groups) if self.spec.keys else 1
         out = np.concatenate([groups.rows[:size], self._compute(rows, slots, size)], axis=1)
         return Tuples(out, np.full(len(out), FOREVER, np.int64))
+
+    def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
+        """Return the aggregates of groups, a row for each, as codes."""
+        spec = self.spec
+        out = np.empty((size, len(spec.aggregates)), np.int64)
+        order, starts = sort_codes(slots, size)
+        firsts, ends = starts[:-1], starts[1:]
+        arguments: dict[tuple[int, bool], Values] = {}
+        for k, (asked, place) in enumerate(zip(spec.aggregates, spec.arguments, strict=True)):
+            if place < 0:
+                out[:, k] = ends - firsts
+                continue
+            t = spec.types[place]
+            # What is computed with floats depends on the order; so does what a user's function sees.
+            sorted_by_value = asked.user is not None or asked.function == STDDEV or bool(pa.types.is_floating(t))
+            if (place, sorted_by_value) not in arguments:
+                codes = np.ascontiguousarray(rows[:, place])
+                places = order
+                if sorted_by_value:
+                    places = np.lexsort([self._coding.ranks(codes, t), slots])
+                array = self._coding.decode(codes[places], t)
+                arguments[(place, sorted_by_value)] = Values(array, firsts, ends)
+            out[:, k] = self._coding.encode(aggregate(asked, arguments[(place, sorted_by_value)]))
+        return out
+
+    def _change(self, chosen: Vector, tuples: Vector, results: Matrix) -> Tuples:
+        """Give chosen groups other results, groups without tuples none; return what that changes."""
+        there = tuples > 0 if self.spec.keys else np.ones(1, np.bool_)
+        rows, signs = change_rows(self._groups.rows, self._given, self._has, chosen, there, results)
+        return Tuples(rows, np.full(len(rows), FOREVER, np.int64), signs)
+
+    def _make_room(self, size: int) -> None:
+        """Make room for so many groups."""
+        if size > len(self._has):
+            bigger, count = max(size, 3 * len(self._has) // 2), len(self._has)
+            self._given = grown(self._given, count, bigger)
+            self._has = extended(self._has, count, bigger)
+
+    def _keep(self, kept: Vector) -> Vector:
+        """Forget all other groups; return the new number of each, -1 for none."""
+        count = len(self._groups)
+        numbers = self._groups.keep(kept)
+        self._given[: len(kept)], self._has[: len(kept)] = self._given[kept], self._has[kept]
+        self._has[len(kept) : count] = False
+        return numbers
+
+
+class GroupTuples(GroupBy):
+    """A group-by that computes groups anew. State, when it reads deltas: the tuples, their groups, and rows given."""
+
+    def __init__(self, spec: GroupSpec, coding: Coding) -> None:
+        super().__init__(spec, coding)
+        self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
+
+    @property
+    def bags(self) -> tuple[Bag, ...]:
+        """Return what is held."""
+        return (self._bag,)
 
     def delta(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return the rows of groups that come and go."""
@@ -103,51 +159,9 @@ class GroupTuples:
         inside = (of_tuple >= 0) & (bag.until >= bag.now_us)
         slots = of_tuple[inside]
         results = self._compute(bag.rows[inside], slots, len(chosen))
-        there = np.bincount(slots, minlength=len(chosen)) > 0 if self.spec.keys else np.ones(1, np.bool_)
-        had, old = self._has[chosen], self._given[chosen]
-        changed = (had != there) | (had & (old != results).any(axis=1))
-        going, coming = changed & had, changed & there
-        keys = self._groups.rows[chosen]
-        self._has[chosen], self._given[chosen] = there, results
-        rows = np.concatenate([
-            np.concatenate([keys[going], old[going]], axis=1), np.concatenate([keys[coming], results[coming]], axis=1)
-        ])  # fmt: skip
-        signs = np.concatenate([np.full(int(going.sum()), -1, np.int64), np.ones(int(coming.sum()), np.int64)])
+        out = self._change(chosen, np.bincount(slots, minlength=len(chosen)), results)
         self._tidy()
-        return Tuples(rows, np.full(len(rows), FOREVER, np.int64), signs)
-
-    def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
-        """Return the aggregates of groups, a row for each, as codes."""
-        spec = self.spec
-        out = np.empty((size, len(spec.aggregates)), np.int64)
-        order, starts = sort_codes(slots, size)
-        firsts, ends = starts[:-1], starts[1:]
-        arguments: dict[tuple[int, bool], Values] = {}
-        for k, (asked, place) in enumerate(zip(spec.aggregates, spec.arguments, strict=True)):
-            if place < 0:
-                out[:, k] = ends - firsts
-                continue
-            t = spec.types[place]
-            # What is computed with floats depends on the order; so does what a user's function sees.
-            sorted_by_value = asked.user is not None or asked.function == STDDEV or bool(pa.types.is_floating(t))
-            if (place, sorted_by_value) not in arguments:
-                codes = np.ascontiguousarray(rows[:, place])
-                places = order
-                if sorted_by_value:
-                    places = np.lexsort([self._coding.ranks(codes, t), slots])
-                array = self._coding.decode(codes[places], t)
-                arguments[(place, sorted_by_value)] = Values(array, firsts, ends)
-            out[:, k] = self._coding.encode(aggregate(asked, arguments[(place, sorted_by_value)]))
         return out
-
-    def _make_room(self, size: int) -> None:
-        if size > len(self._has):
-            bigger = max(size, 3 * len(self._has) // 2)
-            count = len(self._has)
-            self._given = grown(self._given, count, bigger)
-            has = np.zeros(bigger, np.bool_)
-            has[:count] = self._has
-            self._has = has
 
     def _tidy(self) -> None:
         """Forget groups without tuples, when they are many."""
@@ -155,12 +169,8 @@ class GroupTuples:
         if not self.spec.keys or count < self._groups.tidy_at:
             return
         self._bag.tidy()
-        kept = np.flatnonzero(self._has[:count])
-        numbers = self._groups.keep(kept)
+        numbers = self._keep(np.flatnonzero(self._has[:count]))
         self._bag.numbers[:] = numbers[self._bag.numbers]
-        self._given[: len(kept)] = self._given[kept]
-        self._has[: len(kept)] = True
-        self._has[len(kept) : count] = False
 
 
 class GroupTable:
@@ -176,6 +186,11 @@ class GroupTable:
 
     def __len__(self) -> int:
         return self._count if self._keys else 1
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return self._table.nbytes + self.rows.nbytes + self._hashes.nbytes
 
     def find(self, rows: Matrix) -> Vector:
         """Return the number of every row's key, a new one for a new key."""
@@ -213,3 +228,10 @@ class GroupTable:
         self._table = np.full((max(64, 1 << (2 * len(kept)).bit_length()), 1), -1, np.int32)
         place_slots(self._table, self._hashes, self._count)
         return numbers
+
+
+def extended(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
+    """Return a longer array with the same beginning, and zeros behind it."""
+    out = np.zeros((size, *array.shape[1:]), array.dtype)
+    out[:count] = array[:count]
+    return out

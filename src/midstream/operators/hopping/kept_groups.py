@@ -1,0 +1,232 @@
+"""Kept groups: counts and exact sums of every group, brought up to date by what comes, goes and ends.
+
+    tuples ──▶ groups ──▶ counts and sums, changed by each tuple ──▶ rows of the groups that were touched
+                 └──────▶ ends: taken off again when their time is over
+
+For queries that ask for COUNT, and for SUM and AVG of whole numbers or decimals, alone: what was added can be taken off
+exactly. The tuples themselves are not held.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.groups import (
+    BLOCK,
+    COUNTED,
+    DECIMAL,
+    LIMBS,
+    TAKEN,
+    WHOLE,
+    add_tuples,
+    add_values,
+    enter_ends,
+    keep_ends,
+    take_ends,
+)
+from midstream.operators.aggregate import Limbs, exact_means, exact_sums
+from midstream.operators.cast import cast
+from midstream.operators.column_store import numpy_values
+from midstream.operators.hopping.bag import NEVER, grown
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.group import GroupBy, GroupSpec, extended
+from midstream.operators.hopping.join import valid
+from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+
+COUNT, SUM, AVG = "count", "sum", "avg"
+NO_WORDS: Limbs = np.empty((0, 2), np.uint64)
+NO_WORDS.flags.writeable = False  # as those of Arrow's decimals, so that kernels are compiled once
+Event = tuple[Vector, Vector, Matrix, Sequence[int]]
+"""Tuples that count: slots, signs, and a matrix that has the arguments in some columns."""
+
+
+def can_keep(spec: GroupSpec) -> bool:
+    """Tell whether every aggregate of a group-by can be brought up to date by what comes and goes."""
+    for asked, place in zip(spec.aggregates, spec.arguments, strict=True):
+        if asked.user is not None or asked.distinct or asked.function not in (COUNT, SUM, AVG):
+            return False
+        t = pa.int64() if place < 0 else spec.types[place]
+        if asked.function != COUNT and not (pa.types.is_integer(t) or pa.types.is_decimal(t)):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column that aggregates read: its place in the totals, and what is kept of it there."""
+
+    place: int
+    kind: int
+    type: pa.DataType
+
+
+class KeptGroups(GroupBy):
+    """A group-by of counts and sums. State, when it reads deltas: totals and row of each group, and when tuples end."""
+
+    def __init__(self, spec: GroupSpec, coding: Coding) -> None:
+        super().__init__(spec, coding)
+        self._arguments: dict[int, Argument] = {}
+        width = 1
+        for column in sorted({p for p in spec.arguments if p >= 0}):
+            of = [a.function for a, p in zip(spec.aggregates, spec.arguments, strict=True) if p == column]
+            t = spec.types[column]
+            kind = COUNTED if set(of) == {COUNT} else DECIMAL if pa.types.is_decimal(t) else WHOLE
+            self._arguments[column] = Argument(width, kind, t)
+            width += 1 if kind == COUNTED else 1 + LIMBS
+        self._totals = np.zeros((16, width), np.int64)
+        self._marks = np.zeros(16, np.bool_)
+        self._ends = Ends(np.array(list(self._arguments), np.int64))
+        self._now_us = NEVER
+
+    @property
+    def tuples(self) -> int:
+        """Return how many groups and ends are held."""
+        return int(self._has.sum()) + self._ends.tuples
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        own = (self._totals, self._marks, self._given, self._has)
+        return sum(a.nbytes for a in own) + self._groups.nbytes + self._ends.nbytes
+
+    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return the rows of groups that come and go."""
+        events: list[Event] = []
+        if now_us > self._now_us:
+            self._now_us = now_us
+            slots, signs, codes = self._ends.take(now_us)
+            events.append((slots, -signs, codes, range(len(self._arguments))))
+        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
+        self.tested += len(tuples)
+        if len(tuples):
+            assert tuples.signs is not None, "groups are kept up to date by deltas"
+            slots = self._groups.find(tuples.rows)
+            self._make_room(len(self._groups))
+            self._ends.add(slots, tuples)
+            events.append((slots, tuples.signs, tuples.rows, list(self._arguments)))
+        chosen = self._add(events)
+        if not len(chosen):
+            return nothing(self.spec.width, True)
+        totals = self._totals[chosen]
+        out = self._change(chosen, totals[:, 0], self._results(totals))
+        self._tidy()
+        return out
+
+    def _add(self, events: list[Event]) -> Vector:
+        """Bring totals up to date; return the groups of which the row may have changed."""
+        touched, n = np.zeros(1 + sum(len(slots) for slots, _, _, _ in events), np.int64), 0
+        if not self.spec.keys and not self._has[0]:
+            self._marks[0], n = True, 1  # without keys there is a row before there are tuples
+        limbs = self._totals.view(np.uint64)
+        for slots, signs, codes, columns in events:
+            if not len(slots):
+                continue
+            n = add_tuples(self._totals, slots, signs, touched, self._marks, n)
+            for argument, column in zip(self._arguments.values(), columns, strict=True):
+                words = NO_WORDS
+                if argument.kind == DECIMAL:
+                    decimals = self._coding.decode(np.ascontiguousarray(codes[:, column]), argument.type)
+                    words = numpy_values(decimals).view(np.uint64)
+                add_values(self._totals, limbs, argument.place, argument.kind, slots, signs, codes, column, words)
+        chosen = touched[:n]
+        self._marks[chosen] = False
+        return chosen
+
+    def _results(self, totals: Matrix) -> Matrix:
+        """Return the aggregates that totals stand for, as codes."""
+        out = np.empty((len(totals), len(self.spec.aggregates)), np.int64)
+        for k, (asked, column) in enumerate(zip(self.spec.aggregates, self.spec.arguments, strict=True)):
+            if column < 0:
+                out[:, k] = totals[:, 0]
+                continue
+            argument = self._arguments[column]
+            counts = totals[:, argument.place]
+            if asked.function == COUNT:
+                out[:, k] = counts
+                continue
+            first = argument.place + 1
+            limbs = np.ascontiguousarray(totals[:, first : first + LIMBS]).view(np.uint64)
+            if asked.function == SUM:
+                found = exact_sums(limbs, counts == 0, argument.type, asked.type)
+            else:
+                found = exact_means(limbs, counts, argument.type)
+            out[:, k] = self._coding.encode(cast(found, asked.type, len(found)))
+        return out
+
+    def _make_room(self, size: int) -> None:
+        super()._make_room(size)
+        if len(self._has) > len(self._marks):
+            count, bigger = len(self._marks), len(self._has)
+            self._totals = extended(self._totals, count, bigger)
+            self._marks = extended(self._marks, count, bigger)
+
+    def _tidy(self) -> None:
+        """Forget groups without tuples, when they are many."""
+        count = len(self._groups)
+        if not self.spec.keys or count < self._groups.tidy_at:
+            return
+        used = self._has[:count].copy()
+        self._ends.mark(used)  # tuples that were taken back before their time
+        kept = np.flatnonzero(used)
+        self._ends.renumber(self._keep(kept))
+        self._totals[: len(kept)] = self._totals[kept]
+        self._totals[len(kept) : count] = 0
+
+
+class Ends:
+    """The tuples of groups that will end: slot, sign and argument codes of each.
+
+    A tuple that goes before its time leaves two entries that cancel each other at its end. Places of entries that were
+    taken out are used again when they are half of all.
+    """
+
+    def __init__(self, columns: Vector) -> None:
+        self._columns = columns
+        self._count = self._taken = 0
+        self._until = np.empty(16, np.int64)
+        self._least = np.empty(1, np.int64)
+        """The least end of each block of entries."""
+        self._entries = np.empty((16, 2 + len(columns)), np.int64)
+
+    @property
+    def tuples(self) -> int:
+        """Return how many entries are held."""
+        return self._count - self._taken
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return self._until.nbytes + self._least.nbytes + self._entries.nbytes
+
+    def add(self, slots: Vector, tuples: Tuples) -> None:
+        """Note tuples, but those that time alone does not end."""
+        assert tuples.signs is not None, "a delta"
+        need = self._count + len(tuples)
+        if need > len(self._until):
+            size = max(need, 3 * len(self._until) // 2)
+            self._until = grown(self._until, self._count, size)
+            self._entries = grown(self._entries, self._count, size)
+            self._least = grown(self._least, len(self._least), size // BLOCK + 1)
+        self._count = enter_ends(
+            self._until, self._entries, self._least, self._count,
+            slots, tuples.until, tuples.signs, tuples.rows, self._columns, FOREVER,
+        )  # fmt: skip
+
+    def take(self, now_us: int) -> tuple[Vector, Vector, Matrix]:
+        """Take out what is over; return slots, signs and argument codes."""
+        found = take_ends(self._until, self._entries, self._least, self._count, now_us)
+        self._taken += len(found[0])
+        if 2 * self._taken > self._count:
+            self._count, self._taken = keep_ends(self._until, self._entries, self._least, self._count), 0
+        return found
+
+    def mark(self, used: npt.NDArray[np.bool_]) -> None:
+        """Mark the slots that are mentioned."""
+        used[self._entries[: self._count, 0][self._until[: self._count] != TAKEN]] = True
+
+    def renumber(self, numbers: Vector) -> None:
+        """Follow the slots to their new numbers."""
+        self._entries[: self._count, 0] = numbers[self._entries[: self._count, 0]]

@@ -1,0 +1,191 @@
+"""Groups of hopping queries: those that are kept give the same as those that are computed anew, step by step."""
+
+import decimal
+import random
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from midstream.operators.aggregate import AggregateSpec
+from midstream.operators.hopping.coding import Coding
+from midstream.operators.hopping.group import GroupBy, GroupSpec, GroupTuples
+from midstream.operators.hopping.kept_groups import KeptGroups, can_keep
+from midstream.operators.hopping.rows import Layout, ProjectRows
+from midstream.operators.hopping.tuples import FOREVER, Tuples
+from midstream.plan.aggregates import aggregate
+from midstream.plan.expr import Column
+
+COLUMNS = (
+    Column("r", "k", pa.int64()),
+    Column("r", "v", pa.int64()),
+    Column("r", "m", pa.decimal128(38, 2)),
+    Column("r", "s", pa.string()),
+    Column("r", "x", pa.float64()),
+    Column("r", "w", pa.int32()),
+)
+TYPES = [c.type for c in COLUMNS]
+ALL = (("count", ""), ("sum", "v"), ("avg", "v"), ("count", "v"), ("sum", "m"), ("count", "s"), ("count", "x"))
+HUGE = 2**63 - 1
+LARGE = "9" * 36 + ".99"
+
+Row = tuple[Any, ...]
+
+
+def spec_of(asked: Sequence[tuple[str, str]], coding: Coding, keys: int = 1, distinct: bool = False) -> GroupSpec:
+    """Return a group-by of the first columns with aggregates of others."""
+    by_name = {c.name: c for c in COLUMNS}
+    made = [aggregate(f, by_name[name] if name else None, distinct and bool(name)) for f, name in asked]
+    arguments = list(dict.fromkeys(a.argument for a in made if a.argument is not None))
+    exprs = [*COLUMNS[:keys], *arguments]
+    return GroupSpec(
+        ProjectRows(exprs, Layout(COLUMNS), coding),
+        keys,
+        tuple(AggregateSpec(a.function, None if a.argument is None else "", a.type, a.distinct) for a in made),
+        tuple(-1 if a.argument is None else keys + arguments.index(a.argument) for a in made),
+        tuple(e.type for e in exprs),
+    )
+
+
+def tuples_of(coding: Coding, rows: Sequence[Row], until: Sequence[int], signs: Sequence[int] | None) -> Tuples:
+    codes = [coding.encode(pa.array([r[i] for r in rows], t)) for i, t in enumerate(TYPES)]
+    matrix = np.column_stack(codes) if rows else np.empty((0, len(TYPES)), np.int64)
+    given = None if signs is None else np.array(signs, np.int64)
+    return Tuples(np.ascontiguousarray(matrix), np.array(until, np.int64), given)
+
+
+def draw_row(rnd: random.Random, keys: int) -> Row:
+    values = (
+        rnd.randrange(keys),
+        rnd.choice([rnd.randint(-3, 9), HUGE - rnd.randrange(3), -HUGE + rnd.randrange(3), 2**62, -(2**62)]),
+        Decimal(rnd.choice(["0.25", "-7.00", LARGE, f"-{LARGE}", "4" * 36 + ".44"])),
+        rnd.choice(["a", "b"]),
+        rnd.choice([0.5, -0.0, float("nan")]),
+        rnd.randint(-5, 5),
+    )
+    return tuple(None if rnd.random() < 0.15 else v for v in values)
+
+
+def told(rows: Sequence[Row], asked: Sequence[tuple[str, str]]) -> Row:
+    """Compute aggregates with Python's integers and decimals."""
+    names = [c.name for c in COLUMNS]
+    out: list[Any] = []
+    for function, name in asked:
+        values = [r[names.index(name)] for r in rows if r[names.index(name)] is not None] if name else list(rows)
+        if function == "count":
+            out.append(len(values))
+        elif not values:
+            out.append(None)
+        elif function == "avg":
+            out.append(float(sum(values)) / len(values))
+        elif isinstance(values[0], Decimal):
+            with decimal.localcontext(prec=80):
+                total = sum(values)
+                out.append(total if abs(total) <= Decimal(LARGE) else None)
+        else:
+            out.append(sum(values) if -(2**63) < sum(values) < 2**63 else None)  # the least integer is NULL's code
+    return tuple(out)
+
+
+def values_of(coding: Coding, spec: GroupSpec, given: Tuples) -> list[Row]:
+    types = [*spec.types[: spec.keys], *(a.type for a in spec.aggregates)]
+    columns = [coding.decode(np.ascontiguousarray(given.rows[:, i]), t).to_pylist() for i, t in enumerate(types)]
+    return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("keys", [0, 1])
+@pytest.mark.parametrize("seed", range(12))
+def test_kept_groups_equal_groups_computed_anew(seed: int, keys: int) -> None:
+    rnd = random.Random(100 * seed + keys)
+    asked = rnd.sample(ALL, rnd.randint(1, len(ALL)))
+    coding = Coding()
+    spec = spec_of(asked, coding, keys)
+    assert can_keep(spec)
+    cores: list[GroupBy] = [KeptGroups(spec, coding), GroupTuples(spec, coding)]
+    given = [Counter[Row](), Counter[Row]()]
+    different = rnd.choice([2, 5, 3000])
+    many = 400 if different == 3000 else 15
+    ends = rnd.choice([(1, 4), (3, 3), (1, 40)])
+    held: list[tuple[Row, int]] = []
+    now = 0
+    for _ in range(25):
+        now += rnd.choice([0, 1, 1, 2, 30])  # 0: working by tuple
+        held = [h for h in held if h[1] >= now]
+        going = [held.pop(rnd.randrange(len(held))) for _ in range(rnd.randrange(len(held) + 1) // rnd.choice([1, 5]))]
+        coming = [
+            (draw_row(rnd, different), FOREVER if rnd.random() < 0.2 else now + rnd.randint(*ends))
+            for _ in range(rnd.randrange(many))
+        ]
+        if rnd.random() < 0.2:
+            coming += rnd.sample(going, len(going) // 2)  # back at once
+        events = [(e, -1) for e in going] + [(e, 1) for e in coming]
+        rnd.shuffle(events)
+        delta = tuples_of(coding, [e[0] for e, _ in events], [e[1] for e, _ in events], [sign for _, sign in events])
+        held += coming
+        groups: dict[Row, list[Row]] = {} if keys else {(): []}
+        for row, _ in held:
+            groups.setdefault(row[:keys], []).append(row)
+        expected = Counter({(*key, *told(rows, asked)): 1 for key, rows in groups.items()})
+        for core, so_far in zip(cores, given, strict=True):
+            out = core.delta(now, delta)
+            assert out.signs is not None
+            change = list(zip(values_of(coding, spec, out), out.signs.tolist(), strict=True))
+            assert all(n == 1 for n in Counter(change).values()), "a row leaves once"
+            assert not {r for r, sign in change if sign > 0} & {r for r, sign in change if sign < 0}, "no idle change"
+            for row, sign in change:
+                so_far[row] += sign
+            assert +so_far == expected, asked
+            assert all(n >= 0 for n in so_far.values())
+        whole = tuples_of(coding, [h[0] for h in held], [h[1] for h in held], None)
+        assert Counter(values_of(coding, spec, cores[0].complete(now, whole))) == expected
+
+
+def test_groups_without_tuples_are_forgotten() -> None:
+    coding = Coding()
+    core = KeptGroups(spec_of([("sum", "v"), ("count", "")], coding), coding)
+    before = 0
+    for step in range(40):
+        rows = [(1000 * step + i, i, None, "a", 0.5, 1) for i in range(1000)]
+        core.delta(step, tuples_of(coding, rows, [step] * 1000, [1] * 1000))
+        assert core.tuples == 2000, "a group and an end for each"
+        before = before or core.nbytes
+    assert core.nbytes < 6 * before
+    gone = core.delta(1000, tuples_of(coding, [], [], []))
+    assert Counter(np.asarray(gone.signs).tolist()) == {-1: 1000}
+    assert core.tuples == 0
+
+
+def test_a_tuple_that_came_and_went_holds_its_group_until_its_end() -> None:
+    """Its two ends are noted by the number of the group, which is not another's meanwhile."""
+    coding = Coding()
+    core = KeptGroups(spec_of([("sum", "v")], coding), coding)
+    row = (7, 5, None, "a", 0.5, 1)
+    core.delta(0, tuples_of(coding, [row], [50], [1]))
+    assert len(core.delta(1, tuples_of(coding, [row], [50], [-1]))) == 1
+    others = [(1000 + i, 1, None, "a", 0.5, 1) for i in range(3000)]
+    assert len(core.delta(2, tuples_of(coding, others, [FOREVER] * 3000, [1] * 3000))) == 3000
+    assert len(core.delta(60, tuples_of(coding, [], [], []))) == 0
+    assert len(core.delta(61, tuples_of(coding, [row], [70], [1]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "distinct"),
+    [
+        ("min", "v", False),
+        ("max", "s", False),
+        ("median", "v", False),
+        ("stddev", "v", False),
+        ("sum", "x", False),
+        ("avg", "x", False),
+        ("avg", "m", False),  # as doubles
+        ("sum", "v", True),
+        ("count", "s", True),
+    ],
+)
+def test_other_groups_are_computed_anew(function: str, name: str, distinct: bool) -> None:
+    coding = Coding()
+    assert not can_keep(spec_of([(function, name), ("count", "")], coding, distinct=distinct))
