@@ -8,6 +8,20 @@ import pyarrow as pa
 from optimize.brute_force import Tables
 
 from midstream.model.stream import StreamSchema
+from midstream.optimize.hopping.cost import (
+    ANTI,
+    DIFFERENCE,
+    DIFFERENCE_OF_BAGS,
+    DISTINCT,
+    GROUP,
+    GROUP_ANEW,
+    JOIN,
+    NUMBERS,
+    PROJECT,
+    SELECT,
+    UNION,
+    Constants,
+)
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import (
     Anti,
@@ -256,3 +270,18 @@ def read_only_used(root: Rel) -> Rel:
         return Scan(rel.source, kept or rel.columns[:1])
 
     return rewrite(root, fewer)
+
+
+def drawn_constants(seed: int) -> Constants:
+    """Return the constants of a machine whose operators differ; of every third, of one that was never calibrated."""
+    rng = random.Random(f"machine {seed}")
+    if seed % 3 == 0:
+        return Constants()
+    names = (JOIN, ANTI, UNION, SELECT, PROJECT, DISTINCT, DIFFERENCE, DIFFERENCE_OF_BAGS, GROUP, GROUP_ANEW)
+    known = Constants()
+    own = {
+        operator: known.but({name: getattr(known, name) * 10 ** rng.uniform(-1, 1) for name in NUMBERS})
+        for operator in names
+        if rng.random() < 0.8
+    }
+    return replace(known, own=own)

@@ -4,7 +4,7 @@ import pytest
 from optimize.random_plans import INT, SECOND, equal
 from optimize.test_hop_rules import col, project, scan
 
-from midstream.optimize.hopping.cost import Constants, Cost, cost
+from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union
@@ -79,7 +79,7 @@ def test_a_join_costs_by_the_formulas() -> None:
 def test_an_operator_may_have_constants_of_its_own() -> None:
     own = Constants(own={"join": Constants(build=7.0)})
     assert cost(JOIN, "CICO", WINDOW, Sizes(KNOWN, SECOND), own).insert == pytest.approx(7.0 * 10_000)
-    assert own.of(Except(scan("a", 1), scan("b", 2))) is own
+    assert own.of(operator_name(Except(scan("a", 1), scan("b", 2)))) is own
 
 
 def test_without_a_key_all_pairs_are_looked_at() -> None:

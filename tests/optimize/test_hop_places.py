@@ -5,7 +5,7 @@ import random
 import pytest
 from optimize.brute_force import answer
 from optimize.exhaustive import TooMany, cheapest
-from optimize.random_plans import SECOND, RandomPlans, equal
+from optimize.random_plans import SECOND, RandomPlans, drawn_constants, equal
 from optimize.test_hop_rules import col, project, same_rows, scan
 
 from midstream.optimize.hopping.assign_modes import assign_modes
@@ -27,17 +27,18 @@ def compare(seeds: range, most: int, operators: int) -> tuple[int, int]:
         root = plans.small_query(operators)
         sizes = Sizes(plans.statistics(root), int(10 * SECOND * 10 ** rng.uniform(-1.5, 0.3)))
         emit = rng.choice([COMPLETE, DELTA])
+        constants = drawn_constants(seed)
         try:
-            best, _, _ = cheapest(root, emit, sizes, Constants(), most)
+            best, _, _ = cheapest(root, emit, sizes, constants, most)
         except TooMany:
             continue
-        found = optimal(root, emit, sizes, Constants())
+        found = optimal(root, emit, sizes, constants)
         assert abs(found.cost - best) <= 1e-9 * best, f"seed {seed}"
-        assert abs(assign_modes(found.rel, emit, sizes, Constants()).cost - best) <= 1e-9 * best, f"seed {seed}"
+        assert abs(assign_modes(found.rel, emit, sizes, constants).cost - best) <= 1e-9 * best, f"seed {seed}"
         tables = [plans.tables() for _ in range(2)]
         assert [answer(found.rel, t) for t in tables] == [answer(root, t) for t in tables], f"seed {seed}"
         compared += 1
-        pulled += push_down(root, emit, sizes, Constants()).cost > best * (1 + 1e-9)
+        pulled += push_down(root, emit, sizes, constants).cost > best * (1 + 1e-9)
     return compared, pulled
 
 

@@ -3,7 +3,6 @@
 from rich.console import Console
 from rich.table import Table
 
-from midstream.optimize.hopping.cost import NUMBERS
 from midstream.runtime.calibrate import Calibration
 
 
@@ -11,12 +10,11 @@ def print_costs(console: Console, found: Calibration) -> None:
     """Print the constants of the cost model, for all operators and for each, and how well they fit."""
     table = Table(title="Costs on this machine, in nanoseconds", title_justify="left")
     table.add_column("what")
-    table.add_column("all", justify="right")
-    for name in found.constants.own:
-        table.add_column(name, justify="right")
-    for name in NUMBERS:
-        each = [getattr(found.constants, name), *(getattr(own, name) for own in found.constants.own.values())]
-        table.add_row(name, *(f"{value:,.1f}" for value in each))
+    columns = found.by_operator
+    for operator in columns:
+        table.add_column(operator, justify="right")
+    for name in columns["all"]:
+        table.add_row(name, *(f"{each[name]:,.1f}" for each in columns.values()))
     console.print(table)
     console.print(
         f"from {found.cases} measured cases; median error {found.error:.0%}; "

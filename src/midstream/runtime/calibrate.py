@@ -28,10 +28,13 @@ OPERATORS = {
     "union": (0.5,),
     "select": (0.5,),
     "group": (0.5, 0.05),
+    "group anew": (0.5, 0.05),
 }
 """What is measured, and how many keys there are for each row: many partners or few, rare values or common ones."""
-NOT_FITTED = ("arrival",)
+NOT_FITTED = frozenset({"arrival"})
 """Constants of working by tuple, which is not measured here."""
+OF_ALL = NOT_FITTED | {"read"}
+"""Constants that no operator has for itself."""
 ROUNDS = 4000
 HELD = 0.02
 """How much it counts that a constant of one operator is that of all, beside one measured case."""
@@ -49,6 +52,12 @@ class Calibration:
     """The median error of the model, as a part of what was measured."""
     ranked: float
     """The part of all pairs of modes, told apart by more than a tenth, that the model puts in the right order."""
+
+    @property
+    def by_operator(self) -> dict[str, dict[str, float]]:
+        """Return the constants by operator, those of all operators first."""
+        each = {"all": self.constants, **self.constants.own}
+        return {operator: {name: getattr(of, name) for name in NUMBERS} for operator, of in each.items()}
 
 
 def calibrate(progress: Progress | None = None, seed: int = 1) -> Calibration:
@@ -70,32 +79,32 @@ def calibrate(progress: Progress | None = None, seed: int = 1) -> Calibration:
 
 def fitted(seen: Sequence[Seen]) -> Calibration:
     """Return the constants that fit what was seen."""
-    common = _fit(seen, Constants(), 0.0)
+    common = _fit(seen, Constants(), 0.0, NOT_FITTED)
     by_name: dict[str, list[Seen]] = {}
     for one in seen:
         by_name.setdefault(operator_name(one.rel), []).append(one)
-    constants = replace(common, own={name: _fit(own, common, HELD) for name, own in by_name.items()})
+    constants = replace(common, own={name: _fit(own, common, HELD, OF_ALL) for name, own in by_name.items()})
     errors = [abs(s.expected(constants).total / s.ns - 1) for s in seen]
     return Calibration(constants, len(seen), float(np.median(errors)), ranked(seen, constants))
 
 
-def _fit(seen: Sequence[Seen], start: Constants, held: float) -> Constants:
+def _fit(seen: Sequence[Seen], start: Constants, held: float, kept: frozenset[str]) -> Constants:
     """Return the constants that fit some cases, as close to those given as the cases leave it open."""
-    names = [name for name in NUMBERS if name not in NOT_FITTED]
     nothing = dict.fromkeys(NUMBERS, 0.0)
-    unit = [Constants().but({**nothing, name: 1.0}) for name in names]
+    unit = [Constants().but({**nothing, name: 1.0}) for name in NUMBERS]
     counts = np.array([[s.expected(one).total for one in unit] for s in seen])
     times = np.array([s.ns for s in seen])
-    first = np.array([getattr(start, name) for name in names])
-    found = _least_squares(counts / times[:, None], first, held)
-    return start.but({name: float(value) for name, value in zip(names, found, strict=True)})
+    first = np.array([getattr(start, name) for name in NUMBERS])
+    moving = np.array([name not in kept for name in NUMBERS])
+    found = _least_squares(counts / times[:, None], first, held, moving)
+    return start.but({name: float(value) for name, value in zip(NUMBERS, found, strict=True)})
 
 
-def _least_squares(parts: Floats, start: Floats, held: float) -> Floats:
+def _least_squares(parts: Floats, start: Floats, held: float, moving: npt.NDArray[np.bool_]) -> Floats:
     """Return weights of 0 or more that make the sum of the parts of each line come closest to 1.
 
     One weight after the other is set to its best, over and over. To leave its start by all of it costs `held`; those
-    that no line has keep it.
+    that do not move, or that no line has, keep it.
     """
     weights = start.copy()
     rest = 1 - parts @ weights
@@ -103,7 +112,7 @@ def _least_squares(parts: Floats, start: Floats, held: float) -> Floats:
     squares = (parts**2).sum(axis=0)
     for _ in range(ROUNDS):
         before = weights.copy()
-        for k in np.flatnonzero(squares):
+        for k in np.flatnonzero(squares * moving):
             step = (parts[:, k] @ rest + holds[k] * (start[k] - weights[k])) / (squares[k] + holds[k])
             moved = max(0.0, weights[k] + step)
             rest -= parts[:, k] * (moved - weights[k])

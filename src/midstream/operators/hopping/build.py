@@ -11,7 +11,7 @@ from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.difference import CountValues
 from midstream.operators.hopping.group import GroupSpec, GroupTuples
 from midstream.operators.hopping.join import JoinSpec, JoinTuples, UnionTuples
-from midstream.operators.hopping.kept_groups import KeptGroups, can_keep
+from midstream.operators.hopping.kept_groups import KeptGroups
 from midstream.operators.hopping.node import Core, Input, Leaf, Node, Shaped
 from midstream.operators.hopping.rows import Condition, Layout, ProjectRows, SelectRows
 from midstream.operators.hopping.window import HopWindow
@@ -251,7 +251,7 @@ class _Builder:
             tuple(-1 if a.argument is None else len(rel.keys) + arguments.index(a.argument) for a in rel.aggregates),
             tuple(e.type for e in exprs),
         )  # fmt: skip
-        core = (KeptGroups if can_keep(spec) else GroupTuples)(spec, self._coding)
+        core = (KeptGroups if all(a.exact for a in rel.aggregates) else GroupTuples)(spec, self._coding)
         return core, [below], Layout(rel.columns)
 
 

@@ -43,17 +43,6 @@ Event = tuple[Vector, Vector, Matrix, Sequence[int]]
 """Tuples that count: slots, signs, and a matrix that has the arguments in some columns."""
 
 
-def can_keep(spec: GroupSpec) -> bool:
-    """Tell whether every aggregate of a group-by can be brought up to date by what comes and goes."""
-    for asked, place in zip(spec.aggregates, spec.arguments, strict=True):
-        if asked.user is not None or asked.distinct or asked.function not in (COUNT, SUM, AVG):
-            return False
-        t = pa.int64() if place < 0 else spec.types[place]
-        if asked.function != COUNT and not (pa.types.is_integer(t) or pa.types.is_decimal(t)):
-            return False
-    return True
-
-
 @dataclass(frozen=True)
 class Argument:
     """A column that aggregates read: its place in the totals, and what is kept of it there."""

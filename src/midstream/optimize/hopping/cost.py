@@ -29,6 +29,7 @@ from midstream.plan.algebra import (
 )
 from midstream.plan.expr import Call, Column, Expr, columns
 from midstream.plan.hopping import TUPLE
+from midstream.plan.stage import Aggregate
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Constants:
     """Move a tuple that stays, when those whose time is over are removed."""
     scan: float = 1.0
     """Look at the end of a tuple in a state, at every hop."""
+    read: float = 4.0
+    """Take a tuple out of the window of a stream; the same for whoever reads it."""
     copy: float = 4.0
     """Hand a tuple over."""
     select: float = 10.0
@@ -78,9 +81,9 @@ class Constants:
     own: Mapping[str, "Constants"] = field(default_factory=dict)
     """Those of single operators, by what they are called."""
 
-    def of(self, node: Rel) -> "Constants":
-        """Return the constants of an operator."""
-        return self.own.get(operator_name(node), self)
+    def of(self, operator: str) -> "Constants":
+        """Return the constants of an operator, by what it is called."""
+        return self.own.get(operator, self)
 
     def but(self, numbers: Mapping[str, float]) -> "Constants":
         """Return the same with other numbers, by their names."""
@@ -88,24 +91,31 @@ class Constants:
         return replace(self, **changed)
 
 
+JOIN, ANTI, UNION, SELECT, PROJECT, DISTINCT = "join", "anti-join", "union", "select", "project", "distinct"
+DIFFERENCE, DIFFERENCE_OF_BAGS, GROUP, GROUP_ANEW = "difference", "difference of bags", "group", "group anew"
+"""What operators are called when they are measured."""
 NUMBERS = tuple(f.name for f in fields(Constants) if f.name != "own")
 """What the constants are called."""
 
 
 def operator_name(node: Rel) -> str:
-    """Return what an operator is called when it is measured.
-
-    >>> operator_name(Distinct(Scan(None, ())))
-    'distinct'
-    """
+    """Return what an operator is called when it is measured."""
     match node:
-        case Except(all=True):
-            return "difference of bags"
-        case Except():
-            return "difference"
-        case Anti():
-            return "anti-join"
-    return type(node).__name__.lower()
+        case Except(all=of_bags):
+            return difference_name(of_bags)
+        case Group(aggregates=aggregates):
+            return group_name(aggregates)
+    return {Join: JOIN, Anti: ANTI, Union: UNION, Select: SELECT, Project: PROJECT, Distinct: DISTINCT}[type(node)]
+
+
+def difference_name(of_bags: bool) -> str:
+    """Return what a difference is called."""
+    return DIFFERENCE_OF_BAGS if of_bags else DIFFERENCE
+
+
+def group_name(aggregates: Sequence[Aggregate]) -> str:
+    """Return what a group-by is called: one whose counts and sums are kept, or one that is computed anew."""
+    return GROUP if all(a.exact for a in aggregates) else GROUP_ANEW
 
 
 @dataclass(frozen=True)
@@ -144,18 +154,18 @@ class Cost:
 
 def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants) -> Cost:
     """Return what an operator costs per hop."""
-    constants = constants.of(node)
+    c = constants.of(operator_name(node))
     below = inputs(node)
     parts = [sizes.of(b) for b in below]
     given = sizes.of(node)
     delta = mode[0] == "D"
-    own = _own(node, delta, parts, given, sizes, constants)
+    own = _own(node, delta, parts, given, sizes, c)
     for child, size in zip(below, parts, strict=True):
         if isinstance(child, Scan):
             own += read_cost(delta, size, constants)
     if delta and working == TUPLE:
-        own += _flips(node, parts, given, constants)
-    return own + conversion_cost(mode, given, constants)
+        own += _flips(node, parts, given, c)
+    return own + conversion_cost(mode, given, c)
 
 
 def _own(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
@@ -179,7 +189,7 @@ def _own(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes,
         case Distinct(), (a,):
             return distinct_cost(delta, a, out, constants)
         case Group(_, _, _, aggregates), (a,):
-            return group_cost(delta, a, out, len(aggregates), constants)
+            return group_cost(delta, a, out, aggregates, constants)
     return Cost()
 
 
@@ -193,7 +203,7 @@ def is_key(conjunct: Expr, lefts: set[Column], rights: set[Column]) -> bool:
 
 def read_cost(delta: bool, size: Size, c: Constants) -> Cost:
     """Return what it costs to take a scan's rows."""
-    return Cost(read=c.copy * (size.delta if delta else size.complete))
+    return Cost(read=c.read * (size.delta if delta else size.complete))
 
 
 def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
@@ -276,9 +286,18 @@ def project_cost(delta: bool, a: Size, c: Constants) -> Cost:
     return Cost(c.fixed, evaluate=c.project * (a.delta if delta else a.complete))
 
 
-def group_cost(delta: bool, a: Size, out: Size, aggregates: int, c: Constants) -> Cost:
-    """Return the cost of groups: with deltas, those that something came to or went from are computed anew."""
-    work = c.group * max(aggregates, 1)
+def group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate], c: Constants) -> Cost:
+    """Return the cost of groups: with deltas counts and sums are kept, or the groups that change are computed anew."""
+    work = c.group * max(len(aggregates), 1)
+    if delta and group_name(aggregates) == GROUP:
+        counted = work * (a.delta + a.matured)
+        return Cost(
+            c.fixed,
+            insert=c.insert * a.positive,
+            probe=c.value * a.delta,
+            purge=c.ended * a.matured + c.scan * a.complete,
+            evaluate=counted + c.pick * out.delta,
+        )
     if delta:
         touched = a.complete * (1 - out.old)
         return Cost(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from midstream.optimize.hopping.cost import Constants, anti_cost, conversion_cost, is_key, join_cost
+from midstream.optimize.hopping.cost import ANTI, JOIN, Constants, anti_cost, conversion_cost, is_key, join_cost
 from midstream.optimize.hopping.estimate import Size, Sizes, across
 from midstream.optimize.hopping.graph import Graph, reads
 from midstream.plan.algebra import Anti, Join, Rel
@@ -141,10 +141,10 @@ class OrderJoins:
         left, right = self.size(a), self.size(b)
         rest = tuple(c for bits, c, sides in self.conjuncts if _tested(bits, sides, a[0], b[0]))
         passed = self._passed(rest)
-        c = self.constants
+        c = self.constants.of(JOIN)
         for one, other, x, y in ((a, b, left, right), (b, a, right, left)):
             own = [join_cost(delta, x, y, out, len(rest), passed, c).total for delta in (True, False)]
-            self._offer(state, (one, other), own, out)
+            self._offer(state, (one, other), own, out, c)
 
     def _without(self, parts: int) -> None:
         """Do anti-joins on a set of parts, in every order."""
@@ -159,8 +159,9 @@ class OrderJoins:
         state = (below[0], below[1] | 1 << k)
         out, left, (right, ways) = self.size(state), self.size(below), self.rights[k]
         rest, pairs = self._anti_pairs(k, right)
-        own = [anti_cost(d, left, right, out, rest, pairs, self.constants).total for d in (True, False)]
-        self._offer(state, (below,), own, out, ways)
+        c = self.constants.of(ANTI)
+        own = [anti_cost(d, left, right, out, rest, pairs, c).total for d in (True, False)]
+        self._offer(state, (below,), own, out, c, ways)
 
     def _anti_pairs(self, k: int, right: Size) -> tuple[int, float]:
         anti = self.graph.antis[k]
@@ -174,13 +175,14 @@ class OrderJoins:
         below: tuple[_State, ...],
         own: list[float],
         out: Size,
+        constants: Constants,
         ways: Ways | None = None,
     ) -> None:
         """Keep an operator in a mode if nothing cheaper gives the same."""
         best = self.best.setdefault(state, {})
         for mode in MODES:
             reading = sum(self.best[s][mode[0]].cost for s in below) + (ways[mode[0]].cost if ways else 0.0)
-            total = own[mode[0] == "C"] + conversion_cost(mode, out, self.constants).total + reading
+            total = own[mode[0] == "C"] + conversion_cost(mode, out, constants).total + reading
             if mode[2] not in best or total < best[mode[2]].cost:
                 best[mode[2]] = _Step(total, below, mode)
 

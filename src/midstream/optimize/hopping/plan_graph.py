@@ -12,12 +12,18 @@ from functools import partial
 from itertools import product
 
 from midstream.optimize.hopping.cost import (
+    DISTINCT,
+    PROJECT,
+    SELECT,
+    UNION,
     Constants,
     Cost,
     conversion_cost,
+    difference_name,
     distinct_cost,
     except_cost,
     group_cost,
+    group_name,
     project_cost,
     read_cost,
     select_cost,
@@ -108,12 +114,14 @@ class PlanGraph:
         size = self.sizes.graph(inside)
         if narrow is None and projects(graph, ordered):
             outputs = graph.outputs
-            own = [project_cost(d, size, self.constants) for d in (True, False)]
-            joined = self._unary(joined, own, size, lambda rel: Project(rel, outputs))
+            c = self.constants.of(PROJECT)
+            own = [project_cost(d, size, c) for d in (True, False)]
+            joined = self._cheapest([joined], own, size, c, lambda rel: Project(rel, outputs))
         if graph.distinct and not is_set(graph):
             whole = self.sizes.graph(graph)
-            own = [distinct_cost(d, size, whole, self.constants) for d in (True, False)]
-            joined = self._unary(joined, own, whole, Distinct)
+            c = self.constants.of(DISTINCT)
+            own = [distinct_cost(d, size, whole, c) for d in (True, False)]
+            joined = self._cheapest([joined], own, whole, c, Distinct)
             return PlannedGraph(graph, whole, joined)
         return PlannedGraph(inside, size, joined)
 
@@ -126,8 +134,9 @@ class PlanGraph:
             ways = planned.ways
             fewer = self.sizes.filtered(planned.part, own)
             if own:
-                costs = [select_cost(d, size, len(own), self.constants) for d in (True, False)]
-                ways = self._unary(ways, costs, fewer, partial(_selected, tuple(own)))
+                c = self.constants.of(SELECT)
+                costs = [select_cost(d, size, len(own), c) for d in (True, False)]
+                ways = self._cheapest([ways], costs, fewer, c, partial(_selected, tuple(own)))
             filtered.append((fewer, ways))
         right = [(r.size, r.ways) for r in rights]
         return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
@@ -158,35 +167,33 @@ class PlanGraph:
         return [PlannedPart(g.graph.parts[0], g.ways) for g in found.values()]
 
     def _group(self, part: GroupOf, child: PlannedGraph) -> PlannedPart:
-        out = self.sizes.part(part)
-        own = [group_cost(d, child.size, out, len(part.aggregates), self.constants) for d in (True, False)]
+        out, c = self.sizes.part(part), self.constants.of(group_name(part.aggregates))
+        own = [group_cost(d, child.size, out, part.aggregates, c) for d in (True, False)]
 
         def make(rel: Rel) -> Rel:
             return Group(rel, part.alias, part.keys, part.aggregates)
 
-        return PlannedPart(part, self._unary(child.ways, own, out, make))
+        return PlannedPart(part, self._cheapest([child.ways], own, out, c, make))
 
     def _union(self, part: UnionOf, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
-        own = [union_cost(d, a.size, b.size, self.constants) for d in (True, False)]
-        out = self.sizes.part(part)
-        return PlannedPart(part, self._binary(a.ways, b.ways, own, out, lambda x, y: Union(x, y, part.columns)))
+        out, c = self.sizes.part(part), self.constants.of(UNION)
+        own = [union_cost(d, a.size, b.size, c) for d in (True, False)]
+        make = partial(Union, columns=part.columns)
+        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, c, make))
 
     def _except(self, part: Difference, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
-        out = self.sizes.part(part)
-        own = [except_cost(d, a.size, b.size, out, self.constants) for d in (True, False)]
-        return PlannedPart(part, self._binary(a.ways, b.ways, own, out, lambda x, y: Except(x, y, part.all)))
+        out, c = self.sizes.part(part), self.constants.of(difference_name(part.all))
+        own = [except_cost(d, a.size, b.size, out, c) for d in (True, False)]
+        make = partial(Except, all=part.all)
+        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, c, make))
 
-    def _unary(self, ways: Ways, own: Sequence[Cost], out: Size, make: Callable[[Rel], Rel]) -> Ways:
-        return self._cheapest([ways], own, out, make)
-
-    def _binary(self, a: Ways, b: Ways, own: Sequence[Cost], out: Size, make: Callable[[Rel, Rel], Rel]) -> Ways:
-        return self._cheapest([a, b], own, out, make)
-
-    def _cheapest(self, below: list[Ways], own: Sequence[Cost], out: Size, make: Callable[..., Rel]) -> Ways:
+    def _cheapest(
+        self, below: list[Ways], own: Sequence[Cost], out: Size, constants: Constants, make: Callable[..., Rel]
+    ) -> Ways:
         """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
         best: dict[str, tuple[float, str]] = {}
         for mode in MODES:
-            total = own[mode[0] == "C"].total + conversion_cost(mode, out, self.constants).total
+            total = own[mode[0] == "C"].total + conversion_cost(mode, out, constants).total
             total += sum(b[mode[0]].cost for b in below)
             if mode[2] not in best or total < best[mode[2]][0]:
                 best[mode[2]] = (total, mode)
