@@ -1,5 +1,7 @@
 """What operators cost in their modes: the shapes that the thesis found."""
 
+import math
+
 import pytest
 from optimize.random_plans import INT, SECOND, equal
 from optimize.test_hop_rules import col, project, scan
@@ -37,9 +39,10 @@ def total(rel: Rel, mode: str, hop_s: float, way: str = WINDOW) -> float:
 def test_deltas_are_cheaper_for_short_hops_and_complete_relations_for_long_ones(rel: Rel) -> None:
     assert total(rel, "DIDO", 1) < total(rel, "CICO", 1)
     assert total(rel, "CICO", 10) < total(rel, "DIDO", 10)
-    # Reading complete relations costs the same for every hop; reading deltas costs more with longer ones.
+    # Reading complete relations costs the same for every hop; reading deltas costs more with longer ones, until so
+    # little stays of a window that hardly anything is moved.
     assert total(rel, "CICO", 1) == pytest.approx(total(rel, "CICO", 10))
-    costs = [total(rel, "DIDO", hop) for hop in range(1, 11)]
+    costs = [total(rel, "DIDO", hop) for hop in range(1, 7)]
     assert costs == sorted(costs)
 
 
@@ -57,7 +60,8 @@ def test_parts_are_named_and_add_up() -> None:
     for mode in MODES:
         told = cost(JOIN, mode, WINDOW, sizes, Constants())
         assert told.total == pytest.approx(sum(told.parts.values()))
-        assert {"fixed", "read", "insert", "probe", "concatenate"} <= set(told.parts)
+        assert {"fixed", "insert", "probe", "concatenate"} <= set(told.parts)
+        assert ("read" in told.parts) == (mode[0] == "D"), "a whole window is handed over as it is"
         assert ("conversion" in told.parts) == (mode[0] != mode[2])
         assert ("purge" in told.parts) == (mode[0] == "D")
 
@@ -67,12 +71,13 @@ def test_a_join_costs_by_the_formulas() -> None:
     told = cost(JOIN, "DIDO", WINDOW, Sizes(KNOWN, SECOND), c)
     out = 10_000 * 10_000 / 10_000
     assert told.insert == pytest.approx(c.insert * 2000)
-    assert told.probe == pytest.approx(c.lookup * 2000)
+    fetched = 10_000 * -math.expm1(-out * (1 - 0.9 * 0.9) / 2 / 10_000)
+    assert told.probe == pytest.approx(c.lookup * 2000 + c.fetch * 2 * fetched)
     assert told.concatenate == pytest.approx(c.concatenate * out * (1 - 0.9 * 0.9))
     assert told.purge == pytest.approx(c.purge * 2000 * 0.9 + c.scan * 20_000)
     told = cost(JOIN, "CIDO", WINDOW, Sizes(KNOWN, SECOND), c)
     assert told.insert == pytest.approx(c.build * 10_000)
-    assert told.probe == pytest.approx(c.lookup * 10_000)
+    assert told.probe == pytest.approx(c.lookup * 10_000 + c.fetch * 10_000 * -math.expm1(-out / 10_000))
     assert told.conversion == pytest.approx(2 * c.match * out + c.pick * out * (1 - 0.9 * 0.9))
 
 

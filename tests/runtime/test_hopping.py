@@ -101,7 +101,7 @@ def test_migrations_are_told() -> None:
 
 
 def test_a_query_goes_from_deltas_to_complete_relations_when_its_hop_grows() -> None:
-    rows = [(t // 20, t % 50) for t in range(20 * 200)]
+    rows = [(t // 200, t % 5000) for t in range(200 * 200)]
     engine = engine_of(a=rows, b=rows)
     sql = "SELECT a.k FROM a [RANGE 20 SECONDS] EXCEPT SELECT b.k FROM b [RANGE 20 SECONDS] HOP BY 20 SECONDS"
     run = engine.query(sql, plan="as-written modes=delta").start(adapt="modes")

@@ -33,7 +33,7 @@ OPERATORS = {
 """What is measured, and how many keys there are for each row: many partners or few, rare values or common ones."""
 NOT_FITTED = frozenset({"arrival"})
 """Constants of working by tuple, which is not measured here."""
-OF_ALL = NOT_FITTED | {"read"}
+OF_ALL = NOT_FITTED | {"read", "match", "pick", "cache", "uncache", "hold"}
 """Constants that no operator has for itself."""
 ROUNDS = 4000
 HELD = 0.02

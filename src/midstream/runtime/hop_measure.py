@@ -178,7 +178,7 @@ def _run(
                 part = table.slice(low, high - low)
                 columns = {n: part.column(n).combine_chunks() for n in ("ts", "k", "v")}
                 execution.add(source.alias, columns, stamps[low:high])
-            execution.answer(end)
+            execution.close(end)
             node = execution.tree.nodes[plans[mode][1]]
             if not number:
                 filled[mode] = node.account.came, node.account.went

@@ -110,6 +110,14 @@ class HopExecution:
             self._renew()
         return out
 
+    def close(self, hop_us: int) -> Tuples:
+        """Close a hop; return what the root gives, as it is."""
+        given = self.tree.root.step(hop_us, True)
+        for window in self.windows.values():
+            window.forget(hop_us)
+        self.last_us = hop_us
+        return given
+
     def _renew(self) -> None:
         """Number strings and decimals anew, those in the windows alone; operators are given their state from there."""
         old, self.coding = self.coding, Coding()
@@ -122,10 +130,7 @@ class HopExecution:
 
     def _answer(self, hop_us: int) -> pa.RecordBatch:
         started = time.perf_counter()
-        given = self.tree.root.step(hop_us, True)
-        for window in self.windows.values():
-            window.forget(hop_us)
-        self.last_us = hop_us
+        given = self.close(hop_us)
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
             return self.emission.complete(hop_us, given)

@@ -6,13 +6,15 @@ the last answer. Both inputs are of one kind. Costs of plans for different hops 
 hop.
 
 The same step does not take the same time everywhere: operators hold different things in different memory. So a machine
-has constants for all, and where an operator was measured by itself, its own.
+has constants for all, and where an operator was measured by itself, its own. Reading a window and converting an answer
+are the same work for all, and cost the same.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from midstream.optimize.hopping.counts import present
 from midstream.optimize.hopping.estimate import Size, Sizes
 from midstream.plan.algebra import (
     Anti,
@@ -34,49 +36,57 @@ from midstream.plan.stage import Aggregate
 
 @dataclass(frozen=True)
 class Constants:
-    """Nanoseconds for one of each; those of a machine are measured elsewhere."""
+    """Nanoseconds for one of each, as measured once; those of a machine are measured elsewhere."""
 
-    insert: float = 60.0
+    insert: float = 5.0
     """Put a tuple into a state that is kept."""
-    build: float = 30.0
+    build: float = 25.0
     """Put a tuple into a hash table that is made anew at every hop."""
-    lookup: float = 30.0
+    lookup: float = 10.0
     """Look for a tuple in a hash table."""
-    concatenate: float = 8.0
+    fetch: float = 13.0
+    """Bring a tuple that is found into the processor's cache; those found again are there."""
+    concatenate: float = 6.0
     """Make a pair of two tuples."""
-    purge: float = 20.0
+    purge: float = 50.0
     """Move a tuple that stays, when those whose time is over are removed."""
-    scan: float = 1.0
+    scan: float = 5.0
     """Look at the end of a tuple in a state, at every hop."""
-    read: float = 4.0
+    read: float = 2.0
     """Take a tuple out of the window of a stream; the same for whoever reads it."""
-    copy: float = 4.0
+    copy: float = 6.0
     """Hand a tuple over."""
-    select: float = 10.0
+    select: float = 8.0
     """Test a condition on a tuple."""
     project: float = 5.0
     """Make a tuple of a tuple."""
-    union: float = 4.0
+    union: float = 2.0
     """Hand over a tuple of either side."""
-    value: float = 90.0
+    value: float = 20.0
     """Find a tuple's value and count it, in a state that is kept."""
-    fresh: float = 60.0
+    fresh: float = 45.0
     """Make room for a value that was not there, and forget it when it is gone."""
-    ended: float = 40.0
+    ended: float = 10.0
     """Count a value down whose tuple has ended, and see what that changes."""
-    compare: float = 30.0
+    compare: float = 18.0
     """Find a tuple's value among those of this hop."""
-    match: float = 60.0
+    match: float = 23.0
     """Look for a tuple of one answer in another."""
-    pick: float = 20.0
+    pick: float = 12.0
     """Take a tuple that is new, or has gone, out of an answer."""
-    group: float = 15.0
+    cache: float = 5.0
+    """Put a tuple into a cache of an answer."""
+    uncache: float = 100.0
+    """Find a tuple that has gone in a cache, and remove it."""
+    hold: float = 7.0
+    """Keep a tuple in a cache, and hand it over, at every hop."""
+    group: float = 4.0
     """Bring a tuple into an aggregate."""
-    regroup: float = 8.0
+    regroup: float = 19.0
     """Look at a tuple that a group-by holds, at every hop, for whether its group is computed anew."""
     arrival: float = 200.0
     """Work on a tuple by itself, as it comes, instead of on all at the hop."""
-    fixed: float = 50_000.0
+    fixed: float = 20_000.0
     """Call an operator at a hop."""
     own: Mapping[str, "Constants"] = field(default_factory=dict)
     """Those of single operators, by what they are called."""
@@ -165,7 +175,7 @@ def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants)
             own += read_cost(delta, size, constants)
     if delta and working == TUPLE:
         own += _flips(node, parts, given, c)
-    return own + conversion_cost(mode, given, c)
+    return own + conversion_cost(mode, given, constants)
 
 
 def _own(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
@@ -202,16 +212,15 @@ def is_key(conjunct: Expr, lefts: set[Column], rights: set[Column]) -> bool:
 
 
 def read_cost(delta: bool, size: Size, c: Constants) -> Cost:
-    """Return what it costs to take a scan's rows."""
-    return Cost(read=c.read * (size.delta if delta else size.complete))
+    """Return what it costs to take a scan's rows: a delta is copied, a window is handed over as it is."""
+    return Cost(read=c.read * size.delta if delta else 0.0)
 
 
 def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
     """Return what it costs to give what is not computed: a cache brought up to date, or a comparison of two answers."""
     if mode == "DICO":
         # A cache holds what is valid and nothing else: whatever stays is moved at every hop.
-        upkeep = c.insert * out.positive + c.lookup * out.negative
-        return Cost(conversion=upkeep + (c.scan + c.copy) * out.complete)
+        return Cost(conversion=c.cache * out.positive + c.uncache * out.negative + c.hold * out.complete)
     if mode == "CIDO":
         return Cost(conversion=2 * c.match * out.complete + c.pick * out.delta)
     return Cost()
@@ -226,14 +235,22 @@ def join_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, passed: floa
     """Return the cost of a hash join; of the pairs with equal keys, `tests` conditions pass the part `passed`."""
     each = (c.concatenate + c.select * tests) / passed if passed else 0.0
     if delta:
+        found = out.delta / passed / 2 if passed else 0.0
         return Cost(
             c.fixed,
             insert=c.insert * (a.positive + b.positive),
-            probe=c.lookup * (a.delta + b.delta),
+            probe=c.lookup * (a.delta + b.delta) + c.fetch * (_fetched(a, found) + _fetched(b, found)),
             concatenate=each * out.delta,
             purge=_upkeep((a, b), c),
         )
-    return Cost(c.fixed, insert=c.build * b.complete, probe=c.lookup * a.complete, concatenate=each * out.complete)
+    found = out.complete / passed if passed else 0.0
+    probe = c.lookup * a.complete + c.fetch * _fetched(b, found)
+    return Cost(c.fixed, insert=c.build * b.complete, probe=probe, concatenate=each * out.complete)
+
+
+def _fetched(held: Size, found: float) -> float:
+    """Return how many tuples of a state are found at all, when some are found several times."""
+    return held.complete * present(found / held.complete) if held.complete else 0.0
 
 
 def anti_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, pairs: float, c: Constants) -> Cost:
@@ -296,7 +313,7 @@ def group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate],
             insert=c.insert * a.positive,
             probe=c.value * a.delta,
             purge=c.ended * a.matured + c.scan * a.complete,
-            evaluate=counted + c.pick * out.delta,
+            evaluate=counted + c.copy * out.delta,
         )
     if delta:
         touched = a.complete * (1 - out.old)

@@ -144,7 +144,7 @@ class OrderJoins:
         c = self.constants.of(JOIN)
         for one, other, x, y in ((a, b, left, right), (b, a, right, left)):
             own = [join_cost(delta, x, y, out, len(rest), passed, c).total for delta in (True, False)]
-            self._offer(state, (one, other), own, out, c)
+            self._offer(state, (one, other), own, out)
 
     def _without(self, parts: int) -> None:
         """Do anti-joins on a set of parts, in every order."""
@@ -161,7 +161,7 @@ class OrderJoins:
         rest, pairs = self._anti_pairs(k, right)
         c = self.constants.of(ANTI)
         own = [anti_cost(d, left, right, out, rest, pairs, c).total for d in (True, False)]
-        self._offer(state, (below,), own, out, c, ways)
+        self._offer(state, (below,), own, out, ways)
 
     def _anti_pairs(self, k: int, right: Size) -> tuple[int, float]:
         anti = self.graph.antis[k]
@@ -175,14 +175,13 @@ class OrderJoins:
         below: tuple[_State, ...],
         own: list[float],
         out: Size,
-        constants: Constants,
         ways: Ways | None = None,
     ) -> None:
         """Keep an operator in a mode if nothing cheaper gives the same."""
         best = self.best.setdefault(state, {})
         for mode in MODES:
             reading = sum(self.best[s][mode[0]].cost for s in below) + (ways[mode[0]].cost if ways else 0.0)
-            total = own[mode[0] == "C"] + conversion_cost(mode, out, constants).total + reading
+            total = own[mode[0] == "C"] + conversion_cost(mode, out, self.constants).total + reading
             if mode[2] not in best or total < best[mode[2]].cost:
                 best[mode[2]] = _Step(total, below, mode)
 

@@ -116,12 +116,12 @@ class PlanGraph:
             outputs = graph.outputs
             c = self.constants.of(PROJECT)
             own = [project_cost(d, size, c) for d in (True, False)]
-            joined = self._cheapest([joined], own, size, c, lambda rel: Project(rel, outputs))
+            joined = self._cheapest([joined], own, size, lambda rel: Project(rel, outputs))
         if graph.distinct and not is_set(graph):
             whole = self.sizes.graph(graph)
             c = self.constants.of(DISTINCT)
             own = [distinct_cost(d, size, whole, c) for d in (True, False)]
-            joined = self._cheapest([joined], own, whole, c, Distinct)
+            joined = self._cheapest([joined], own, whole, Distinct)
             return PlannedGraph(graph, whole, joined)
         return PlannedGraph(inside, size, joined)
 
@@ -136,7 +136,7 @@ class PlanGraph:
             if own:
                 c = self.constants.of(SELECT)
                 costs = [select_cost(d, size, len(own), c) for d in (True, False)]
-                ways = self._cheapest([ways], costs, fewer, c, partial(_selected, tuple(own)))
+                ways = self._cheapest([ways], costs, fewer, partial(_selected, tuple(own)))
             filtered.append((fewer, ways))
         right = [(r.size, r.ways) for r in rights]
         return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
@@ -173,27 +173,25 @@ class PlanGraph:
         def make(rel: Rel) -> Rel:
             return Group(rel, part.alias, part.keys, part.aggregates)
 
-        return PlannedPart(part, self._cheapest([child.ways], own, out, c, make))
+        return PlannedPart(part, self._cheapest([child.ways], own, out, make))
 
     def _union(self, part: UnionOf, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
         out, c = self.sizes.part(part), self.constants.of(UNION)
         own = [union_cost(d, a.size, b.size, c) for d in (True, False)]
         make = partial(Union, columns=part.columns)
-        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, c, make))
+        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, make))
 
     def _except(self, part: Difference, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
         out, c = self.sizes.part(part), self.constants.of(difference_name(part.all))
         own = [except_cost(d, a.size, b.size, out, c) for d in (True, False)]
         make = partial(Except, all=part.all)
-        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, c, make))
+        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, make))
 
-    def _cheapest(
-        self, below: list[Ways], own: Sequence[Cost], out: Size, constants: Constants, make: Callable[..., Rel]
-    ) -> Ways:
+    def _cheapest(self, below: list[Ways], own: Sequence[Cost], out: Size, make: Callable[..., Rel]) -> Ways:
         """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
         best: dict[str, tuple[float, str]] = {}
         for mode in MODES:
-            total = own[mode[0] == "C"].total + conversion_cost(mode, out, constants).total
+            total = own[mode[0] == "C"].total + conversion_cost(mode, out, self.constants).total
             total += sum(b[mode[0]].cost for b in below)
             if mode[2] not in best or total < best[mode[2]][0]:
                 best[mode[2]] = (total, mode)
