@@ -8,6 +8,7 @@ others are given what they would hold had they run, computed from the rows in th
 
 import copy
 import time
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,8 @@ from midstream.plan.hopping import DELTA, TUPLE, HopPlan
 
 SLACK = 100_000
 """Strings and decimals that may be numbered beyond twice those that were there last."""
+RECENT = 8
+"""Hops over which it is known how many rows have come."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,21 @@ class HopExecution:
         self.compared_s = 0.0
         """Of it, in comparing answers."""
         self._tested = self._flips = 0
+        self._arrivals: deque[tuple[int, dict[str, int]]] = deque(maxlen=RECENT + 1)
+        """At the last hops: how many rows of the query's windows had come so far."""
+
+    def count_arrivals(self, hop_us: int) -> None:
+        """Note how many rows have come before a hop."""
+        self._arrivals.append((hop_us, {s.alias: self.windows[s.alias].came for s in self.plan.query.sources}))
+
+    def rows_per_s(self) -> dict[str, float]:
+        """Return how many rows of each window have come lately, in a second of event time."""
+        if not self._arrivals:
+            return {}
+        (first_us, before), (last_us, now) = self._arrivals[0], self._arrivals[-1]
+        if first_us == last_us:  # the first hop: what has come, has come for it
+            first_us, before = last_us - self.plan.query.hop_us, dict.fromkeys(now, 0)
+        return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
 
     def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
         """Return the windows of another plan: those of the query, and copies of them for what it reads twice."""
@@ -124,6 +142,7 @@ class HopExecution:
         for window in self.windows.values():
             window.forget(hop_us)
         self.last_us = hop_us
+        self.count_arrivals(hop_us)
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
             return self.emission.complete(hop_us, given)
