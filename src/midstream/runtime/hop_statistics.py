@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
+from midstream.operators.hopping.node import Given
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
 from midstream.plan.window import RangeWindow, RowsWindow
+from midstream.runtime.hop_sizes import SeenSizes, summed
 from midstream.runtime.sources import RecordedStream
 
 LOOKED_AT = 200_000
@@ -67,9 +69,12 @@ class WindowLook:
 
 @dataclass(frozen=True)
 class Look:
-    """What one bucket sees of its part of a query, right behind a hop: the windows by alias of the query."""
+    """What one bucket sees of its part of a query, right behind a hop."""
 
     windows: dict[str, WindowLook] = field(default_factory=dict)
+    """The windows, by alias of the query."""
+    given: list[Given | None] = field(default_factory=list)
+    """What each operator has lately given, in the order of the plan."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the look as plain values."""
@@ -78,7 +83,8 @@ class Look:
     @staticmethod
     def of(told: dict[str, Any]) -> "Look":
         """Return a look from plain values."""
-        return Look({alias: WindowLook(**seen) for alias, seen in told["windows"].items()})
+        windows = {alias: WindowLook(**seen) for alias, seen in told["windows"].items()}
+        return Look(windows, [None if seen is None else Given(**seen) for seen in told["given"]])
 
 
 def look_at(execution: HopExecution) -> Look:
@@ -90,11 +96,11 @@ def look_at(execution: HopExecution) -> Look:
         rows = window.held()[-LOOKED_AT:]
         values = {c.name: len(np.unique(rows[:, k])) for k, c in enumerate(fields[alias].given)}
         found[alias] = WindowLook(window.tuples, rates.get(alias), values)
-    return Look(found)
+    return Look(found, execution.lately())
 
 
-def statistics_of(looks: Sequence[Look]) -> HopStatistics:
-    """Return the statistics of a query from a look at each of its buckets."""
+def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:
+    """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
     found = HopStatistics()
     for alias in looks[0].windows:
         seen = [look.windows[alias] for look in looks]
@@ -104,4 +110,4 @@ def statistics_of(looks: Sequence[Look]) -> HopStatistics:
             found.rows_per_s[alias] = sum(rates)
         for name in seen[0].values:
             found.distinct[alias, name] = float(max(sum(w.values[name] for w in seen), 1))
-    return found
+    return sizes.see(plan, summed([look.given for look in looks]), found)

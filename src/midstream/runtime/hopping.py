@@ -20,6 +20,7 @@ from midstream.operators.hopping.emission import merged
 from midstream.operators.pipeline import StateSize
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
+from midstream.runtime.hop_sizes import SeenSizes
 from midstream.runtime.hop_statistics import look_at, statistics_of
 from midstream.runtime.local import one_array
 from midstream.runtime.routing import buckets_of
@@ -65,6 +66,7 @@ class HopRuntime:
         self._adapted = 0
         self._offsets: dict[str, int] = {}
         self._records: list[MigrationRecord] = []
+        self._sizes = SeenSizes()
         self._quiet = False
         """The last answer was empty, and so will the next be while no window holds a row."""
 
@@ -94,7 +96,9 @@ class HopRuntime:
 
     def statistics(self) -> HopStatistics | None:
         """Return what is known of the rows from those in the windows, right behind a hop; None before the first."""
-        return statistics_of([look_at(e) for e in self.executions]) if self.hops else None
+        if not self.hops:
+            return None
+        return statistics_of(self.plan, [look_at(e) for e in self.executions], self._sizes)
 
     def streams(self) -> set[str]:
         """Return the streams that are read."""

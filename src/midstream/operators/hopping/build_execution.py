@@ -18,15 +18,13 @@ import pyarrow as pa
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
-from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
+from midstream.operators.hopping.node import RECENT, Given, Input, Leaf, Node, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.plan.hopping import DELTA, TUPLE, HopPlan
 
 SLACK = 100_000
 """Strings and decimals that may be numbered beyond twice those that were there last."""
-RECENT = 8
-"""Hops over which it is known how many rows have come."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,11 @@ class HopExecution:
         if first_us == last_us:  # the first hop: what has come, has come for it
             first_us, before = last_us - self.plan.query.hop_us, dict.fromkeys(now, 0)
         return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
+
+    def lately(self) -> list[Given | None]:
+        """Return what each operator has lately given, in the order of the plan."""
+        nodes = [self.tree.nodes[path] for path, _ in self.plan.of_paths()]
+        return [node.account.lately(node.mode) for node in nodes]
 
     def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
         """Return the windows of another plan: those of the query, and copies of them for what it reads twice."""
@@ -200,6 +203,7 @@ class HopExecution:
             same = same and taken is not None and _shapes(taken) == _shapes(node)
             if same and taken is not None:
                 node.core = taken.core
+                node.account.kept = taken.account.kept
                 if hasattr(node.core, "by_tuple"):
                     node.core.by_tuple = node.by_tuple
                 self._tested -= node.core.tested

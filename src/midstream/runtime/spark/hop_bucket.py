@@ -82,7 +82,8 @@ class HopBucket:
         yield from ((LATE, len(rows), to_blob(self.intake.named(k, rows))) for k, rows in late.items())
         event = {
             **self._told(course, before), "late": packed.untimed + sum(len(rows) for rows in late.values()),
-            "seen": seen, "rebuilt": anew, "shared": shared, "controls": controls, "wall_ms": (time.perf_counter() - started) * 1000,
+            "seen": seen, "rebuilt": anew, "shared": shared, "controls": controls,
+            "wall_ms": (time.perf_counter() - started) * 1000,
             "migrations": [*refused, *self._queued(controls), *(r.to_dict() for r in course.records)],
         }  # fmt: skip
         yield EVENT, 0, json.dumps(event).encode()

@@ -17,6 +17,7 @@ from midstream.plan.hop_json import read_plan, write_plan
 from midstream.plan.hopping import HopPlan
 from midstream.runtime.hop_adapt import Adaptation
 from midstream.runtime.hop_plans import migrated
+from midstream.runtime.hop_sizes import SeenSizes
 from midstream.runtime.hop_statistics import Look, statistics_of
 from midstream.runtime.spark.control import MIGRATE, ControlLog
 from midstream.runtime.spark.hop_adviser import HopAdviser
@@ -39,6 +40,7 @@ class HopPlanner:
         """The control row of the last plan that was sent: when everything has taken effect, that runs."""
         self._unread: set[str] = set()
         """Control rows that no bucket has told of."""
+        self._sizes = SeenSizes()
         self.statistics: HopStatistics | None = None
         """What the buckets have last told of their windows."""
 
@@ -59,7 +61,8 @@ class HopPlanner:
         """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
         told = events[0]
         if told["seen"] is not None:
-            self.statistics = statistics_of([Look.of(e["seen"]) for e in events])
+            looks = [Look.of(e["seen"]) for e in events]
+            self.statistics = statistics_of(self.plan_of(told["runs"]), looks, self._sizes)
         for control in told["controls"]:
             self._unread.discard(control["id"])
             if control["do"] == MIGRATE and "plan" not in control:
