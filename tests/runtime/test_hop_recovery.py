@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -143,9 +144,10 @@ class Cluster:
         events = [json.loads(blob) for kind, blob in lines if kind == EVENT]
         self.answers += self.meeting.on_batch([from_blob(blob) for kind, blob in lines if kind == RESULT], events)
         self.events.append(events)
-        if self.rnd.random() < self.crashes:  # a driver that knows what is in the checkpoint
-            self.planner = HopPlanner(self.plan, self.log, self.adaptation)
         if not self.spec.schedule:
+            if self.rnd.random() < self.crashes:  # a driver that dies, and another one that knows the checkpoint
+                self.planner.on_batch(copy.deepcopy(events))
+                self.planner = HopPlanner(self.plan, self.log, self.adaptation)
             self.planner.on_batch(events)
         self.late += sum(from_blob(blob).num_rows for kind, blob in lines if kind == LATE)
 
@@ -184,19 +186,29 @@ class Cluster:
 
 
 def run_case(
-    case: HopCase, plan: HopPlan, rnd: random.Random, folder: Path, requests: list[MigrationRequest], crashes: float
+    case: HopCase,
+    plan: HopPlan,
+    rnd: random.Random,
+    folder: Path,
+    requests: list[MigrationRequest],
+    crashes: float,
+    adapt: str | None = None,
+    asked: float = 0.0,
 ) -> Cluster:
+    """Run a case; with `asked` a part of the micro-batches carries a control row with a migration in words."""
     read = {s.stream.name: s.position for s in plan.query.sources}
     times = {name: times_of(case.streams[name]) for name in read}
     every = sorted(t for ts in times.values() for t in ts) or [0]
     waits_us = rnd.choice([0, case.hop_us])
     bounds = [*sorted(rnd.randint(every[0], every[-1] + case.hop_us) for _ in range(rnd.choice([1, 4, 9]))), 2**60]
-    cluster = Cluster(plan, folder, case.buckets, rnd, crashes)
+    cluster = Cluster(plan, folder, case.buckets, rnd, crashes, adapt)
     last_us = {position: times[name][-1] for name, position in read.items() if times[name]}
     lateness_us = dict.fromkeys(read.values(), waits_us)
     cluster.spec = replace(cluster.spec, schedule=scheduled(plan, requests), last_us=last_us, lateness_us=lateness_us)
-    for batch in arrivals(plan, case.streams, bounds, waits_us):
-        cluster.batch(batch)
+    for number, batch in enumerate(arrivals(plan, case.streams, bounds, waits_us)):
+        words = rnd.choice([draw_asked(rnd, case.hop_us), "same modes=complete", "same modes=delta"])
+        row = {"id": f"asked {number}", "do": MIGRATE, "migration": {"plan": words}}
+        cluster.batch(batch, [row] if rnd.random() < asked else [])
     return cluster
 
 
@@ -215,6 +227,22 @@ def test_disturbed_buckets_answer_as_in_process(seed: int, tmp_path: Path) -> No
     if seed % 4 == 0:
         assert cluster.rebuilt == 0
     assert cluster.late == 0
+
+
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=20))
+def test_plans_of_a_disturbed_driver_change_no_answer(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(80_000 + seed)
+    case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 3]))
+    plan = plan_of(case.sql, case.streams, "as-written modes=delta")
+    cluster = run_case(case, plan, rnd, tmp_path, [], 0.3 if seed % 4 else 0.0, rnd.choice(["plan", None]), 0.5)
+    expected, _ = in_process(plan, case.streams, case.batch_us, case.buckets, [])
+    assert rows_of(cluster.table()) == rows_of(expected), case
+    for events in cluster.events:
+        assert len({e["plan"] for e in events}) == 1, "all buckets run the same plan"
+        assert events[0]["plan"] == str(cluster.planner.plan_of(events[0]["runs"]))
+    told = [r for events in cluster.events for r in events[0]["migrations"]]
+    over = Counter(r["identity"] for r in told if r["state"] not in ("queued", "refused"))
+    assert set(over.values()) <= {1}, "each takes effect once"
 
 
 # By hand -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +33,7 @@ from midstream.model.errors import PlanError
 from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_constants import VARIABLE, save_constants
+from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.loop import Loop, output_schema
 from midstream.runtime.sinks import TableSink
 from midstream.runtime.sources import recorded_table
@@ -206,21 +206,21 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
         run.migrate("((a b) c)")
     wait_until(lambda: run.status().get("rows_in", 0) > 0)
     asked = run.migrate("push-down modes=complete")
-    grow_until(files, lambda: run.wait_for_migration(asked, 1) is not None)
+    grow_until(files, run, lambda: finished(run.events(), asked))
     assert run.wait_for_migration(asked)["state"] == "finished", run.migrations()
     assert ":CI" in str(run.running_plan())
     # As from another process.
     outside = Checkpoint.existing(tmp_path / "checkpoint")
     refused = outside.controls.send("control", control="fstart")
     other = outside.controls.send("migrate", migration={"plan": "hop=50ms working=tuple modes=delta"})
-    grow_until(files, lambda: finished(outside.read_events(), other))
+    grow_until(files, run, lambda: finished(outside.read_events(), other))
     assert any(e.get("identity") == refused and e["state"] == "refused" for e in outside.read_events())
     assert run.running_plan().query.hop_us == 50_000
     run.stop()
     files.grow(300_000)
     again = query.start(**place, trigger=OFTEN)
     assert again.running_plan().query.hop_us == 50_000, "the checkpoint knows the plan"
-    wait_until(lambda: again.status()["rows_in"] + again.status()["last_batch"]["waiting"] >= rows_written(files))
+    wait_until(lambda: all_read(files, again))
     again.stop(drain=True)
     assert any(e["event"] == "rebuilt" for e in again.events()), "the second run began from the durable rows"
     told = [e for e in again.events() if e["event"] == "migration" and e["state"] == "finished"]
@@ -235,11 +235,18 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     assert again.status()["rows_out"] == sink.table().num_rows
 
 
-def grow_until(files: Files, done: Callable[[], bool], disorder_us: int = 300_000) -> None:
+def all_read(files: Files, run: Any) -> bool:
+    """Tell whether a run has taken in everything that was written."""
+    told = run.status()
+    waiting = (told.get("last_batch") or {}).get("waiting", 0)
+    return told.get("rows_in", 0) + waiting >= sum(t.num_rows for ts in files.written.values() for t in ts)
+
+
+def grow_until(files: Files, run: Any, done: Callable[[], bool]) -> None:
     """Let time go on until something has happened: a migration takes effect behind a hop that is answered later."""
     for _ in range(20):
-        files.grow(disorder_us)
-        time.sleep(0.5)
+        files.grow(300_000)
+        wait_until(lambda: all_read(files, run) or done())
         if done():
             return
     pytest.fail("it never happened")
@@ -248,10 +255,6 @@ def grow_until(files: Files, done: Callable[[], bool], disorder_us: int = 300_00
 def finished(events: list[dict[str, Any]], identity: str | None = None) -> bool:
     told = [e for e in events if e["event"] == "migration" and e["state"] == "finished"]
     return any(identity in (None, e["identity"]) for e in told)
-
-
-def rows_written(files: Files) -> int:
-    return sum(t.num_rows for tables in files.written.values() for t in tables)
 
 
 ADAPTED = """SELECT a.k, b.v, c.v AS w FROM a [RANGE 1 s], b [RANGE 1 s], b [RANGE 10 ms] c
@@ -266,16 +269,18 @@ def test_a_running_query_adapts_its_plan(tmp_path: Path, spark: Any, monkeypatch
     query = files.engine(spark, "300 ms").query(ADAPTED, name="adapts", plan="as-written modes=delta")
     place = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "buckets": 2, "trigger": OFTEN}
     run = query.start(**place, adapt="plan")
-    grow_until(files, lambda: finished(run.events()))
+    grow_until(files, run, lambda: finished(run.events()))
     # What adapts by itself may do so again: the plan of the last micro-batch is the one to go on with.
     run.stop()
     plan = run.running_plan()
     assert plan.root != query.plan.root
+    joins = [line for line in run.explain().splitlines() if "join on" in line]
+    assert joins != [line for line in explain_any(plan).splitlines() if "join on" in line], "sizes are those it has"
     files.grow(300_000)
     monkeypatch.setenv(VARIABLE, str(save_constants(Constants(insert=1e6), {}, tmp_path / "other.json")))
     again = query.start(**place)
     assert again.running_plan() == plan, "a new driver finds the plan itself, whatever it would choose now"
-    wait_until(lambda: again.status()["rows_in"] + again.status()["last_batch"]["waiting"] >= rows_written(files))
+    wait_until(lambda: all_read(files, again))
     assert again.running_plan() == plan
     assert again.status()["plan"] == str(plan), "and so do the buckets, rebuilt from their rows"
     again.stop(drain=True)
