@@ -125,6 +125,7 @@ class HopExecution:
     def answer(self, hop_us: int) -> pa.RecordBatch:
         """Close a hop: return the answer, or its change."""
         out = self._answer(hop_us)
+        self.count_arrivals(hop_us)
         if self.coding.held > self._renew_at:
             self._renew()
         return out
@@ -145,7 +146,6 @@ class HopExecution:
         for window in self.windows.values():
             window.forget(hop_us)
         self.last_us = hop_us
-        self.count_arrivals(hop_us)
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
             return self.emission.complete(hop_us, given)
