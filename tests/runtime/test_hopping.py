@@ -1,10 +1,13 @@
 """Hopping queries in process: hops, flips, explanations, adaptation, calibration, refusals."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,16 +21,17 @@ from midstream.operators.hopping import build_execution
 from midstream.optimize.hopping.cost import Constants
 from midstream.runtime.calibrate import fitted, ranked
 from midstream.runtime.engine import Run
+from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_constants import VARIABLE, load_constants, save_constants
 from midstream.runtime.hop_measure import Case, measure
 
 SECOND = 1_000_000
 
 
-def engine_of(**streams: list[tuple[int, int]]) -> ms.Engine:
+def engine_of(**streams: Sequence[tuple[float, int]]) -> ms.Engine:
     engine = ms.Engine()
     for name, rows in streams.items():
-        table = pa.table({"ts": [t * SECOND for t, _ in rows], "k": pa.array([k for _, k in rows], pa.int64())})
+        table = pa.table({"ts": [int(t * SECOND) for t, _ in rows], "k": pa.array([k for _, k in rows], pa.int64())})
         engine.stream(name, table, time="ts")
     return engine
 
@@ -213,6 +217,62 @@ def test_a_migration_that_no_longer_fits_is_refused_and_the_query_goes_on() -> N
     asked.migrate(f"as-written modes={said}")
     asked.finish()
     assert asked.migrations()[0]["state"] == "no-op", "modes that were said are kept"
+
+
+def skewed(seconds: int = 120, keys: int = 400, rate: int = 40, seed: int = 2) -> list[tuple[float, int]]:
+    """Draw a stream in which few keys have most of the rows: the k-th is 1 / k as likely as the first."""
+    rng = np.random.default_rng(seed)
+    likely = 1 / np.arange(1, keys + 1)
+    drawn = rng.choice(keys, seconds * rate, p=likely / likely.sum())
+    return [(t / rate, int(k)) for t, k in enumerate(drawn)]
+
+
+def rows_said(text: str, operator: str) -> float:
+    """Return how many rows an explanation says that an operator gives."""
+    line = next(line for line in text.splitlines() if operator in line and "Plan" not in line)
+    return float(line.split("O ", 1)[1].split()[0].replace(",", ""))
+
+
+PAIRS = """SELECT a.k, COUNT(*) AS n FROM a [RANGE 30 SECONDS], b [RANGE 30 SECONDS] WHERE a.k = b.k
+GROUP BY a.k HOP BY 2 SECONDS EMIT DELTA"""
+
+
+@pytest.mark.parametrize("modes", ["delta", "complete", "DICO,CIDO,DIDO", "CIDO,DIDO,DIDO"])
+def test_explain_says_how_large_skewed_joins_are(modes: str) -> None:
+    rows = {"a": skewed(seed=2), "b": skewed(seed=3)}
+    engine = engine_of(**rows)
+    query = engine.query(PAIRS, plan=f"as-written modes={modes}")
+    run = query.start(paused=True, buckets=3)
+    run.advance(100 * SECOND)
+    held = {name: Counter(k for t, k in mine if 70 <= t < 100) for name, mine in rows.items()}
+    pairs = sum(n * held["b"][k] for k, n in held["a"].items())
+    text = run.explain()
+    guessed = rows_said(query.explain(), "join on")
+    assert pairs > 3 * guessed, "nothing is even about these keys"
+    assert rows_said(text, "join on") == pytest.approx(pairs, rel=0.2)
+    assert rows_said(text, "group by") == pytest.approx(len(held["a"].keys() & held["b"].keys()), rel=0.2)
+
+
+def test_adaptation_uses_what_operators_were_seen_to_give() -> None:
+    """By its windows the join of a and b is smaller than that of b and c; by what it gives it is far larger."""
+    rng = np.random.default_rng(7)
+    even = [(t / 20, int(k)) for t, k in enumerate(rng.integers(0, 150, 120 * 20))]
+    engine = engine_of(a=skewed(rate=20, seed=2), b=skewed(rate=20, seed=3), c=even)
+    sql = """SELECT a.k, b.k AS l, c.k AS m FROM a [RANGE 15 SECONDS], b [RANGE 20 SECONDS], c [RANGE 20 SECONDS]
+    WHERE a.k = b.k AND b.k = c.k HOP BY 2 SECONDS EMIT DELTA"""
+    query = engine.query(sql, plan="as-written modes=delta")
+    still = query.start(paused=True)
+    still.advance(60 * SECOND)
+    seen, adaptation = still._running.runtime.statistics(), parse_adaptation("plan")
+    constants = Constants(fixed=1.0)
+    assert adaptation.better(still.plan, replace(seen, measured={}), constants) is None
+    assert "(join:DIDO b c)" in str(adaptation.better(still.plan, seen, constants))
+    run = query.start(paused=True, adapt="plan")
+    run.advance(119 * SECOND)
+    assert "(join:DIDO b c)" in str(run.plan)
+    assert len(run.migrations()) <= 3, "what was seen of a plan that does not run is remembered"
+    run.finish()
+    assert run.table() == still.finish().table()
 
 
 def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,14 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from runtime.test_hop_recovery import draw_asked, draw_requests, in_process, plan_of, rows_of, streams_of
-from spark.test_live import ROWS, Files, wait_until
+from runtime.test_hop_recovery import (
+    THREE,
+    draw_asked,
+    draw_requests,
+    in_process,
+    plan_of,
+    rows_of,
+    streams_of,
+    three_streams,
+)
+from spark.test_live import Files, wait_until
 
 import midstream as ms
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.cost import Constants
+from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_constants import VARIABLE, save_constants
+from midstream.runtime.hop_explain import explain_any
 from midstream.runtime.loop import Loop, output_schema
 from midstream.runtime.sinks import TableSink
 from midstream.runtime.sources import recorded_table
@@ -196,24 +206,21 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
         run.migrate("((a b) c)")
     wait_until(lambda: run.status().get("rows_in", 0) > 0)
     asked = run.migrate("push-down modes=complete")
-    files.grow(300_000)
-    found = run.wait_for_migration(asked)
-    assert found is not None
-    assert found["state"] == "finished", found
+    grow_until(files, run, lambda: finished(run.events(), asked))
+    assert run.wait_for_migration(asked)["state"] == "finished", run.migrations()
     assert ":CI" in str(run.running_plan())
     # As from another process.
     outside = Checkpoint.existing(tmp_path / "checkpoint")
     refused = outside.controls.send("control", control="fstart")
     other = outside.controls.send("migrate", migration={"plan": "hop=50ms working=tuple modes=delta"})
-    files.grow(300_000)
-    wait_until(lambda: any(e.get("identity") == other and e["state"] == "finished" for e in outside.read_events()))
+    grow_until(files, run, lambda: finished(outside.read_events(), other))
     assert any(e.get("identity") == refused and e["state"] == "refused" for e in outside.read_events())
     assert run.running_plan().query.hop_us == 50_000
     run.stop()
     files.grow(300_000)
     again = query.start(**place, trigger=OFTEN)
     assert again.running_plan().query.hop_us == 50_000, "the checkpoint knows the plan"
-    wait_until(lambda: again.status()["rows_in"] + again.status()["last_batch"]["waiting"] >= 4 * 2 * ROWS)
+    wait_until(lambda: all_read(files, again))
     again.stop(drain=True)
     assert any(e["event"] == "rebuilt" for e in again.events()), "the second run began from the durable rows"
     told = [e for e in again.events() if e["event"] == "migration" and e["state"] == "finished"]
@@ -228,28 +235,82 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     assert again.status()["rows_out"] == sink.table().num_rows
 
 
-def test_a_running_query_adapts_its_modes(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def all_read(files: Files, run: Any) -> bool:
+    """Tell whether a run has taken in everything that was written."""
+    told = run.status()
+    waiting = (told.get("last_batch") or {}).get("waiting", 0)
+    return told.get("rows_in", 0) + waiting >= sum(t.num_rows for ts in files.written.values() for t in ts)
+
+
+def grow_until(files: Files, run: Any, done: Callable[[], bool]) -> None:
+    """Let time go on until something has happened: a migration takes effect behind a hop that is answered later."""
+    for _ in range(20):
+        files.grow(300_000)
+        wait_until(lambda: all_read(files, run) or done())
+        if done():
+            return
+    pytest.fail("it never happened")
+
+
+def finished(events: list[dict[str, Any]], identity: str | None = None) -> bool:
+    told = [e for e in events if e["event"] == "migration" and e["state"] == "finished"]
+    return any(identity in (None, e["identity"]) for e in told)
+
+
+ADAPTED = """SELECT a.k, b.v, c.v AS w FROM a [RANGE 1 s], b [RANGE 1 s], b [RANGE 10 ms] c
+WHERE a.k = b.k AND b.k = c.k HOP BY 100 ms EMIT DELTA"""
+
+
+def test_a_running_query_adapts_its_plan(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Few rows: what every operator costs whatever it does would hide the rest.
     monkeypatch.setenv(VARIABLE, str(save_constants(Constants(fixed=1.0), {}, tmp_path / "costs.json")))
-    sql = "SELECT k FROM a [RANGE 100 ms] EXCEPT SELECT k FROM b [RANGE 100 ms] HOP BY 100 ms"
     files = Files(tmp_path)
-    files.grow(600_000)
-    query = files.engine(spark, "300 ms").query(sql, name="adapts", plan="as-written modes=delta")
-    with pytest.raises(PlanError, match="adapts its modes and its hop"):
-        query.start(tmp_path / "no", tmp_path / "none", adapt="plan")
-    run = query.start(tmp_path / "out", tmp_path / "checkpoint", buckets=2, trigger=OFTEN, adapt="modes")
-    wait_until(lambda: run.status().get("rows_in", 0) > 0)
-    for _ in range(15):  # what is advised takes effect behind a hop that is answered later
-        files.grow(600_000)
-        time.sleep(1)
-        if any(e["event"] == "migration" and e["state"] == "finished" for e in run.events()):
-            break
-    assert ":CI" in str(run.running_plan())
-    run.stop(drain=True)
-    expected = answers(files, sql, "300 ms")
-    (newest,) = files_in(tmp_path / "out")
-    for hop, rows in by_hop(newest).items():
-        assert rows == expected[hop]
+    files.grow(300_000)
+    query = files.engine(spark, "300 ms").query(ADAPTED, name="adapts", plan="as-written modes=delta")
+    place = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "buckets": 2, "trigger": OFTEN}
+    run = query.start(**place, adapt="plan")
+    grow_until(files, run, lambda: finished(run.events()))
+    # What adapts by itself may do so again: the plan of the last micro-batch is the one to go on with.
+    run.stop()
+    plan = run.running_plan()
+    assert plan.root != query.plan.root
+    joins = [line for line in run.explain().splitlines() if "join on" in line]
+    assert joins != [line for line in explain_any(plan).splitlines() if "join on" in line], "sizes are those it has"
+    files.grow(300_000)
+    monkeypatch.setenv(VARIABLE, str(save_constants(Constants(insert=1e6), {}, tmp_path / "other.json")))
+    again = query.start(**place)
+    assert again.running_plan() == plan, "a new driver finds the plan itself, whatever it would choose now"
+    wait_until(lambda: all_read(files, again))
+    assert again.running_plan() == plan
+    assert again.status()["plan"] == str(plan), "and so do the buckets, rebuilt from their rows"
+    again.stop(drain=True)
+    assert by_hop(*files_in(tmp_path / "out")) == answers(files, ADAPTED, "300 ms")
+
+
+def test_a_rehearsal_adapts(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from midstream.runtime.spark.rehearse import rehearse
+
+    monkeypatch.setenv(VARIABLE, str(save_constants(Constants(fixed=1.0), {}, tmp_path / "costs.json")))
+    tables = three_streams(24)
+    plan = plan_of(THREE, tables, "as-written modes=delta")
+    requests = [
+        MigrationRequest("same modes=complete", at_us=19_000_000, identity="1"),
+        MigrationRequest("same modes=delta", at_us=99_000_000, identity="2"),
+    ]
+    adaptation = parse_adaptation("plan")
+    sink = TableSink(output_schema(plan))
+    loop = Loop(plan, streams_of(tables), 4_000_000, 2, requests, adaptation=adaptation)
+    report = rehearse(spark, loop, loop.readers(None), sink)
+    expected, _ = in_process(plan, tables, 4_000_000, 2, [])
+    assert rows_of(sink.table()) == rows_of(expected)
+    told = {r["identity"]: r for r in report.migrations}
+    assert (told["1"]["state"], told["2"]["state"]) == ("finished", "not reached")
+    assert told["1"]["position_us"] == 20_000_000
+    adapted = [r for name, r in told.items() if name not in ("1", "2")]
+    assert adapted[0]["state"] == "finished"
+    assert "(join:DIDO a b)" not in adapted[0]["plan"]
+    tree = adapted[0]["plan"].replace("DI", "CI").replace("DO", "CO")
+    assert told["1"]["plan"].replace("CIDO", "CICO") == tree.replace("CIDO", "CICO"), "the tree that runs, other modes"
 
 
 PIPELINE = """

@@ -342,9 +342,8 @@ class Run:
         if migrate is None or isinstance(self.plan, HopPlan):
             asked = MigrationRequest.of(migrate) if migrate is not None else None
             runtime = self._running.runtime
-            return explain_any(
-                self.plan, self.query.streams, asked, runtime if isinstance(runtime, HopRuntime) else None
-            )  # fmt: skip
+            statistics = runtime.statistics() if isinstance(runtime, HopRuntime) else None
+            return explain_any(self.plan, self.query.streams, asked, statistics)
         _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
         return str(told)
 

@@ -28,8 +28,7 @@ from midstream.plan.hopping import DELTA, MODES, HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.hop_constants import load_constants
 from midstream.runtime.hop_plans import migrated
-from midstream.runtime.hop_statistics import look_at_streams, look_at_windows
-from midstream.runtime.hopping import HopRuntime
+from midstream.runtime.hop_statistics import look_at_streams
 from midstream.runtime.sources import RecordedStream
 
 
@@ -37,21 +36,19 @@ def explain_any(
     plan: Plan | HopPlan,
     streams: Sequence[RecordedStream] = (),
     migrate: MigrationRequest | None = None,
-    runtime: HopRuntime | None = None,
+    statistics: HopStatistics | None = None,
 ) -> str:
     """Return a plan as people read it; of a hopping plan also what going on with another would mean.
 
-    Costs are from what a running query holds, or else from the first rows of recorded streams.
+    Costs are from the statistics of a running query, or else from the first rows of recorded streams.
     """
     if isinstance(plan, Plan):
         return plan.explain()
-    if runtime is not None and runtime.hops:
-        statistics = look_at_windows(runtime)
-    else:
+    if statistics is None:
         statistics = look_at_streams(plan, streams) if streams else HopStatistics()
     constants = load_constants()
     if migrate is not None:
-        return explain_hop_migration(plan, migrated(plan, migrate), statistics, constants)
+        return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)
     return explain_hopping(plan, statistics, constants)
 
 

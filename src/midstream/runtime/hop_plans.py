@@ -11,7 +11,6 @@ from midstream.plan.hop_spec import SAME, HopSpec, parse_hop_spec
 from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.runtime.hop_adapt import Adaptation
 from midstream.runtime.hop_constants import load_constants
-from midstream.runtime.hop_statistics import look_at_windows
 from midstream.runtime.hopping import HopRuntime
 
 NOT_SAID: tuple[str, ...] = ()
@@ -61,10 +60,16 @@ class Adviser:
         other = self.adaptation.other_hop(runtime.plan, (work_s - worked) / since, event_s)
         if other is not None:
             return other
-        return self.adaptation.better(runtime.plan, look_at_windows(runtime), load_constants())
+        statistics = runtime.statistics()
+        return None if statistics is None else self.adaptation.better(runtime.plan, statistics, load_constants())
 
 
-def migrated(running: HopPlan, request: MigrationRequest, runtime: HopRuntime | None = None) -> HopPlan:
+def migrated_live(running: HopPlan, request: MigrationRequest, runtime: HopRuntime) -> HopPlan:
+    """Return the plan a migration asks for, from the one that runs and what it holds."""
+    return migrated(running, request, runtime.statistics())
+
+
+def migrated(running: HopPlan, request: MigrationRequest, statistics: HopStatistics | None = None) -> HopPlan:
     """Return the plan a migration asks for, from the one that runs."""
     kept = HopSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec = parse_hop_spec(request.plan, kept)
@@ -75,6 +80,5 @@ def migrated(running: HopPlan, request: MigrationRequest, runtime: HopRuntime | 
         spec = replace(spec, modes="auto")
     shape = "as-written" if spec.shape == SAME else spec.shape
     asked = replace(query, root=running.root) if spec.shape == SAME else query
-    statistics = None if runtime is None or not runtime.hops else look_at_windows(runtime)
     plan = planned(asked, replace(spec, shape=shape, hop_us=None), statistics)
     return HopPlan(query, plan.root, plan.modes, plan.working)

@@ -1,16 +1,24 @@
-"""Statistics of a hopping query's rows: from the first rows of recorded streams, or from what a running one holds."""
+"""Statistics of a hopping query's rows: from the first rows of recorded streams, or from what a running one holds.
+
+    executions, one in each bucket ──▶ a look at each ──▶ statistics of the whole query
+
+A look is plain values, so that buckets elsewhere can tell of theirs.
+"""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
+from midstream.operators.hopping.node import Given
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
 from midstream.plan.window import RangeWindow, RowsWindow
-from midstream.runtime.hopping import HopRuntime
+from midstream.runtime.hop_sizes import SeenSizes, summed
 from midstream.runtime.sources import RecordedStream
 
 LOOKED_AT = 200_000
@@ -49,27 +57,57 @@ def look_at_streams(plan: HopPlan, streams: Sequence[RecordedStream]) -> HopStat
     return found
 
 
-def told_windows(execution: HopExecution) -> dict[str, tuple[int, int, dict[str, int]]]:
-    """Return of each window how many rows have come, how many are held, and different values of each column."""
-    found = {}
-    for alias, fields in window_columns(execution.plan).items():
+@dataclass(frozen=True)
+class WindowLook:
+    """What one bucket sees of a window."""
+
+    rows: int
+    rows_per_s: float | None
+    values: dict[str, int] = field(default_factory=dict)
+    """Different values of each column."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one bucket sees of its part of a query, right behind a hop."""
+
+    windows: dict[str, WindowLook] = field(default_factory=dict)
+    """The windows, by alias of the query."""
+    given: list[Given | None] = field(default_factory=list)
+    """What each operator has lately given, in the order of the plan."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the look as plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def of(told: dict[str, Any]) -> "Look":
+        """Return a look from plain values."""
+        windows = {alias: WindowLook(**seen) for alias, seen in told["windows"].items()}
+        return Look(windows, [None if seen is None else Given(**seen) for seen in told["given"]])
+
+
+def look_at(execution: HopExecution) -> Look:
+    """Look at what a bucket holds."""
+    rates, found = execution.rows_per_s(), {}
+    fields = window_columns(execution.plan)
+    for alias in (s.alias for s in execution.plan.query.sources):
         window = execution.windows[alias]
         rows = window.held()[-LOOKED_AT:]
-        values = {c.name: len(np.unique(rows[:, k])) for k, c in enumerate(fields.given)}
-        found[alias] = (window.came, window.tuples, values)
-    return found
+        values = {c.name: len(np.unique(rows[:, k])) for k, c in enumerate(fields[alias].given)}
+        found[alias] = WindowLook(window.tuples, rates.get(alias), values)
+    return Look(found, execution.lately())
 
 
-def look_at_windows(runtime: HopRuntime) -> HopStatistics:
-    """Return statistics of the rows that a running query holds, right behind a hop."""
+def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:
+    """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
     found = HopStatistics()
-    plan, hops = runtime.plan, max(runtime.hops_with_plan, 1)
-    for alias, fields in window_columns(plan).items():
-        windows = [e.windows[alias] for e in runtime.executions]
-        came = sum(w.came for w in windows) - runtime.came_before.get(alias, 0)
-        found.rows_per_s[alias] = came * 1e6 / (hops * runtime.hop_us)
-        found.window_rows[alias] = float(sum(w.tuples for w in windows))
-        for k, column in enumerate(fields.given):
-            count = sum(len(np.unique(w.held()[-LOOKED_AT:, k])) for w in windows)
-            found.distinct[alias, column.name] = float(max(count, 1))
-    return found
+    for alias in looks[0].windows:
+        seen = [look.windows[alias] for look in looks]
+        found.window_rows[alias] = float(sum(w.rows for w in seen))
+        rates = [w.rows_per_s for w in seen if w.rows_per_s is not None]
+        if rates:
+            found.rows_per_s[alias] = sum(rates)
+        for name in seen[0].values:
+            found.distinct[alias, name] = float(max(sum(w.values[name] for w in seen), 1))
+    return sizes.see(plan, summed([look.given for look in looks]), found)

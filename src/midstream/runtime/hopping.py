@@ -18,7 +18,10 @@ from midstream.model.errors import MidstreamError
 from midstream.operators.hopping.build_execution import HopExecution, Moved
 from midstream.operators.hopping.emission import merged
 from midstream.operators.pipeline import StateSize
+from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
+from midstream.runtime.hop_sizes import SeenSizes
+from midstream.runtime.hop_statistics import look_at, statistics_of
 from midstream.runtime.local import one_array
 from midstream.runtime.routing import buckets_of
 from midstream.runtime.sources import Rows, split
@@ -58,13 +61,12 @@ class HopRuntime:
         """The next hop."""
         self.hops_with_plan = 0
         """Hops answered since the plan was last replaced."""
-        self.came_before: dict[str, int] = {}
-        """Rows each window had taken in by then."""
         self._planner = planner
         self._adviser = adviser
         self._adapted = 0
         self._offsets: dict[str, int] = {}
         self._records: list[MigrationRecord] = []
+        self._sizes = SeenSizes()
         self._quiet = False
         """The last answer was empty, and so will the next be while no window holds a row."""
 
@@ -91,6 +93,12 @@ class HopRuntime:
     def size(self) -> StateSize:
         """Return what windows and operators hold now."""
         return StateSize(sum(e.tuples for e in self.executions), sum(e.nbytes for e in self.executions))
+
+    def statistics(self) -> HopStatistics | None:
+        """Return what is known of the rows from those in the windows, right behind a hop; None before the first."""
+        if not self.hops:
+            return None
+        return statistics_of(self.plan, [look_at(e) for e in self.executions], self._sizes)
 
     def streams(self) -> set[str]:
         """Return the streams that are read."""
@@ -204,7 +212,6 @@ class HopRuntime:
         record.start_ms = (time.perf_counter() - started) * 1000
         self.plan = plan
         self.hops_with_plan = 0
-        self.came_before = {a: sum(e.windows[a].came for e in self.executions) for a in self.executions[0].windows}
         if self.next_us is not None:
             self.next_us = next_hop(hop_us, self.hop_us)
         _tell(record, moved)

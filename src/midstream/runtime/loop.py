@@ -15,7 +15,7 @@ from midstream.plan.hopping import DELTA, HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, NEVER, StreamReader
 from midstream.runtime.hop_adapt import Adaptation
-from midstream.runtime.hop_plans import Adviser, migrated
+from midstream.runtime.hop_plans import Adviser, migrated, migrated_live
 from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
@@ -127,7 +127,7 @@ class RunningLoop:
         if isinstance(loop.plan, HopPlan):
             asked = [r for r in loop.schedule if isinstance(r, MigrationRequest)]
             adviser = None if loop.adaptation is None else Adviser(loop.adaptation)
-            return HopRuntime(loop.plan, migrated, loop.buckets, asked, adviser)
+            return HopRuntime(loop.plan, migrated_live, loop.buckets, asked, adviser)
         return VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
 
     @property

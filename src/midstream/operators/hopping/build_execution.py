@@ -8,6 +8,7 @@ others are given what they would hold had they run, computed from the rows in th
 
 import copy
 import time
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
-from midstream.operators.hopping.node import Input, Leaf, Node, Shaped
+from midstream.operators.hopping.node import RECENT, Given, Input, Leaf, Node, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.operators.memory import keep_freed_memory
@@ -63,6 +64,26 @@ class HopExecution:
         self.compared_s = 0.0
         """Of it, in comparing answers."""
         self._tested = self._flips = 0
+        self._arrivals: deque[tuple[int, dict[str, int]]] = deque(maxlen=RECENT + 1)
+        """At the last hops: how many rows of the query's windows had come so far."""
+
+    def count_arrivals(self, hop_us: int) -> None:
+        """Note how many rows have come before a hop."""
+        self._arrivals.append((hop_us, {s.alias: self.windows[s.alias].came for s in self.plan.query.sources}))
+
+    def rows_per_s(self) -> dict[str, float]:
+        """Return how many rows of each window have come lately, in a second of event time."""
+        if not self._arrivals:
+            return {}
+        (first_us, before), (last_us, now) = self._arrivals[0], self._arrivals[-1]
+        if first_us == last_us:  # the first hop: what has come, has come for it
+            first_us, before = last_us - self.plan.query.hop_us, dict.fromkeys(now, 0)
+        return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
+
+    def lately(self) -> list[Given | None]:
+        """Return what each operator has lately given, in the order of the plan."""
+        nodes = [self.tree.nodes[path] for path, _ in self.plan.of_paths()]
+        return [node.account.lately(node.mode) for node in nodes]
 
     def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
         """Return the windows of another plan: those of the query, and copies of them for what it reads twice."""
@@ -106,6 +127,7 @@ class HopExecution:
     def answer(self, hop_us: int) -> pa.RecordBatch:
         """Close a hop: return the answer, or its change."""
         out = self._answer(hop_us)
+        self.count_arrivals(hop_us)
         if self.coding.held > self._renew_at:
             self._renew()
         return out
@@ -188,6 +210,7 @@ class HopExecution:
             same = same and taken is not None and _shapes(taken) == _shapes(node)
             if same and taken is not None:
                 node.core = taken.core
+                node.account.kept = taken.account.kept
                 if hasattr(node.core, "by_tuple"):
                     node.core.by_tuple = node.by_tuple
                 self._tested -= node.core.tested

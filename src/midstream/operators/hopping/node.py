@@ -6,8 +6,9 @@ At a hop every node is stepped once with `last`; before that, when somebody work
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from midstream.operators.hopping.bag import Bag
@@ -41,19 +42,73 @@ class Input(Protocol):
         """Return a delta; at the hop that, or the complete relation."""
 
 
+RECENT = 8
+"""Hops of which it is known what they brought."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a node has lately given, per hop; None where its mode does not show it."""
+
+    hops: int
+    """Over how many hops."""
+    complete: float | None
+    """The size of its relation."""
+    kept: float | None
+    """What has come and was not taken back: the size of its relation if no tuple ends by itself."""
+    came: float | None
+    went: float | None
+    ended: float | None
+
+
 @dataclass
 class Account:
     """What a node has done since it was built."""
 
     hops: int = 0
     came: int = 0
-    """Tuples it has given in deltas."""
+    """Tuples that deltas have brought."""
     went: int = 0
-    """Tuples it has taken back before their time."""
+    """Tuples that deltas have taken back before their time."""
     complete: int = 0
     """The size of its last complete relation, 0 when it gives deltas."""
     spent_s: float = 0.0
     """Time spent in this operator alone."""
+    kept: int = 0
+    """Tuples that deltas have brought and not taken back, those before it was built included."""
+    recent: deque[tuple[int | None, int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Of the last hops: the size of its relation, and what deltas have brought and taken back."""
+    _closed: tuple[int, int] = (0, 0)
+    """What deltas had brought and taken back at the last hop."""
+
+    def count(self, delta: Tuples) -> None:
+        """Count what a delta brings and takes back."""
+        assert delta.signs is not None, "a delta is counted"
+        came = int((delta.signs > 0).sum())
+        self.came += came
+        self.went += len(delta) - came
+        self.kept += 2 * came - len(delta)
+
+    def close_hop(self, size: int | None) -> None:
+        """End a hop, at which the relation has a size, if it is known."""
+        self.hops += 1
+        self.recent.append((size, self.came - self._closed[0], self.went - self._closed[1]))
+        self._closed = self.came, self.went
+
+    def lately(self, mode: str) -> Given | None:
+        """Return what a node in a mode has given at the last hops, or None when there was none."""
+        if not self.recent:
+            return None
+        hops = len(self.recent)
+        first, last = self.recent[0][0], self.recent[-1][0]
+        size = None if last is None else float(last)
+        if mode == "CICO":
+            return Given(hops, size, None, None, None, None)
+        came, went = (sum(hop[k] or 0 for hop in self.recent) / hops for k in (1, 2))
+        ended = None
+        if first is not None and last is not None and hops > 1:
+            ended = max(0.0, came - went - (last - first) / (hops - 1))
+        return Given(hops, size, float(self.kept) if mode[0] == "D" else None, came, went, ended)
 
 
 class Leaf:
@@ -124,32 +179,39 @@ class Node:
         """Return what there is to give: a delta; or the complete relation, at the hop."""
         given = [b.step(now_us, last) for b in self.below]
         started = time.perf_counter()
+        delta: Tuples | None = None
         if self.reads_delta and not (last or self.by_tuple):
             for waiting, part in zip(self._waiting, given, strict=True):
                 waiting.append(part)
             out = nothing(self.width, self.gives_delta)
         elif self.reads_delta:
-            out = self._from_delta(now_us, given, last)
+            out, delta = self._from_delta(now_us, given, last)
         else:
             out = self._from_complete(now_us, given, last)
+            delta = out if self.gives_delta else None
         self.account.spent_s += time.perf_counter() - started
-        self.account.hops += last
-        if out.signs is not None:
-            came = int((out.signs > 0).sum())
-            self.account.came += came
-            self.account.went += len(out) - came
-        elif last:
-            self.account.complete = len(out)
+        if delta is not None:
+            self.account.count(delta)
+        if last:
+            self.account.complete = 0 if self.gives_delta else len(out)
+            self.account.close_hop(self._size(out))
         return out
 
-    def _from_delta(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
+    def _size(self, out: Tuples) -> int | None:
+        """Return the size of the relation at a hop, if what is given or held shows it."""
+        if not self.gives_delta:
+            return len(out)
+        return len(self.compare.last) if self.compare is not None else None
+
+    def _from_delta(self, now_us: int, given: list[Tuples], last: bool) -> tuple[Tuples, Tuples]:
+        """Return what there is to give, and the delta it comes from."""
         inputs = [together([*w, g]) for w, g in zip(self._waiting, given, strict=True)]
         self._waiting = [[] for _ in self.below]
         out = self.core.delta(now_us, *inputs)
         if self.cache is None:
-            return out
+            return out, out
         self.cache.apply(now_us, out)
-        return self.cache.complete() if last else nothing(self.width, False)
+        return (self.cache.complete() if last else nothing(self.width, False)), out
 
     def _from_complete(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
         if not last:
@@ -160,7 +222,8 @@ class Node:
     def load(self, now_us: int, inputs: Sequence[Tuples], output: Tuples | None, keep_core: bool) -> None:
         """Take up the state this node would have, had it run until a hop; `keep_core`: the operator itself has it."""
         if self.reads_delta and not keep_core:
-            self.core.delta(now_us, *(i.signed() for i in inputs))
+            first = self.core.delta(now_us, *(i.signed() for i in inputs))
+            self.account.kept = int(first.signs.sum()) if first.signs is not None else 0
         if self.cache is not None and output is not None:
             self.cache.apply(now_us, output.signed())
         if self.compare is not None and output is not None:

@@ -102,8 +102,11 @@ class Sizes:
         """Return the size of a tree's answer."""
         found = self._of_tree.get(id(rel))
         if found is None:
+            size = self.graph(graph_of(rel))
+            if self.statistics.measured:
+                size = self._measured(size, signature(rel, self.statistics))
             # The tree is kept beside its size, so that no other can get its id.
-            found = self._of_tree[id(rel)] = (rel, self.graph(graph_of(rel)))
+            found = self._of_tree[id(rel)] = (rel, size)
         return found[1]
 
     def know(self, rel: Rel, size: Size) -> None:
@@ -159,7 +162,7 @@ class Sizes:
         """Return the size of a part."""
         found = self._of_part.get(part)
         if found is None:
-            found = self._of_part[part] = self._part(part)
+            found = self._of_part[part] = self.seen(self._part(part), (part,), (), ())
         return found
 
     def _part(self, part: Part) -> Size:
@@ -225,7 +228,12 @@ class Sizes:
         found = self.statistics.measured.get(text)
         if found is None:
             return size
-        return Size(found.complete, found.positive, found.negative, found.matured, size.distinct)
+        if found.hop_us in (None, self.hop_us):
+            return Size(found.complete, found.positive, found.negative, found.matured, size.distinct)
+        # Of another hop only the size is known; what comes and goes is in proportion to it.
+        part = found.complete / size.complete if size.complete else 0.0
+        came, went, ended = part * size.positive, part * size.negative, part * size.matured
+        return Size(found.complete, came, went, ended, size.distinct)
 
     def _scan(self, scan: Scan) -> Size:
         rows, window = self.statistics.rows(scan), scan.source.window

@@ -28,6 +28,8 @@ class Measured:
     positive: float
     negative: float
     matured: float
+    hop_us: int | None = None
+    """The hop it was seen with; None: the one it is asked for."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ class ControlLog:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def send(self, do: str, **more: Any) -> str:
-        """Append a control row, durably and whole; return its id."""
-        identity = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
+    def send(self, do: str, *, identity: str | None = None, **more: Any) -> str:
+        """Append a control row, durably and whole; return its id. One sent again under the same id is read once."""
+        identity = identity or f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
         line = json.dumps({"id": identity, "do": do, **more})
         pending = self.folder / f".{identity}.pending"
         with open(pending, "w", encoding="utf-8") as file:
@@ -47,6 +48,17 @@ class ControlLog:
         """Return the control rows sent at or after a time, oldest first."""
         files = sorted(f for f in self.folder.glob("*.json") if sent_ns(f.stem) >= time_ns)
         return [json.loads(f.read_text(encoding="utf-8")) for f in files]
+
+    def read(self, identity: str) -> dict[str, Any] | None:
+        """Return the control row of that id, or None."""
+        file = self.folder / f"{identity}.json"
+        found: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return found
+
+    def last(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+        """Return the last control row that is wanted, or None."""
+        rows = (self.read(f.stem) for f in sorted(self.folder.glob("*.json"), reverse=True))
+        return next((row for row in rows if row is not None and wanted(row)), None)
 
 
 def sent_ns(identity: str) -> int:

@@ -36,8 +36,8 @@ class BatchEvent:
     """Hops of a hopping query there were, those without rows included."""
     flips: int = 0
     """How often values came into differences or left them before their time."""
-    asked: list[str] = field(default_factory=list)
-    """What the plan of a hopping query that runs was asked for with, migration by migration."""
+    runs: str = ""
+    """The control row that has the plan of a hopping query that runs; none: the query was started with it."""
 
 
 def event_of(blob: bytes) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def total(events: list[dict[str, Any]]) -> BatchEvent:
         for name in ("rows_in", "rows_out", "late", "waiting", "predicate_evaluations", "state_tuples", "state_bytes"):
             setattr(out, name, getattr(out, name) + event[name])
         out.flips += event.get("flips", 0)
-        out.hops, out.asked = event.get("passed", 0), event.get("asked", [])
+        out.hops, out.runs = event.get("passed", 0), event.get("runs", "")
         out.version = event["version"]
         out.released_us = event["released_us"]
         out.rebuilt += bool(event["rebuilt"])

@@ -10,7 +10,7 @@ import json
 import pickle
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,15 @@ from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.operators.snapshot import put_together, take_apart
+from midstream.plan.hop_json import read_plan
 from midstream.plan.hopping import HopPlan
 from midstream.runtime.arrivals import FOREVER, NEVER
-from midstream.runtime.hop_plans import migrated
-from midstream.runtime.hop_statistics import told_windows
+from midstream.runtime.hop_statistics import look_at
 from midstream.runtime.numbering import AliasRows
 from midstream.runtime.spark.blobs import Rows, in_order, to_blob
 from midstream.runtime.spark.control import DRAIN, MIGRATE
 from midstream.runtime.spark.durable import DurableBucket, Store
-from midstream.runtime.spark.hop_course import HopCourse, HopHead, rebuilt
+from midstream.runtime.spark.hop_course import DueMigration, HopCourse, HopHead, rebuilt
 from midstream.runtime.spark.intake import Intake, Packed
 from midstream.runtime.spark.mapped import MappedState
 from midstream.runtime.spark.version_bucket import EVENT, LATE, RESULT
@@ -43,12 +43,12 @@ class HopBucketSpec:
     recorded: bool
     labels: tuple[int, ...]
     """What all buckets are called."""
-    schedule: tuple[MigrationRequest, ...] = ()
+    schedule: tuple[DueMigration, ...] = ()
     """What is to happen in a rehearsal, in order of time."""
     last_us: dict[int, int] = field(default_factory=dict)
     """In a rehearsal: per stream position the time of its last row."""
-    adapts: bool = False
-    """Somebody wants to know what the windows hold."""
+    looks: int = 4
+    """How many hops there are between two looks at what the windows hold."""
 
 
 class HopBucket:
@@ -59,7 +59,7 @@ class HopBucket:
         self.label = label
         self._store = store
         held = store.read_head()
-        self.head: HopHead = HopHead(due=list(spec.schedule)) if held is None else pickle.loads(held)
+        self.head: HopHead = HopHead(coming=list(spec.schedule)) if held is None else pickle.loads(held)
         self.durable = DurableBucket(store, self.head)
         self.intake = Intake(spec.plan, self.durable, spec.lateness_us, spec.recorded)
         self._rows_in = 0
@@ -75,13 +75,15 @@ class HopBucket:
             before = (course.execution.tested, course.execution.flips)
             self._run(course, drain=any(c["do"] == DRAIN for c in controls))
             self.head.controls += [c["id"] for c in controls]
+            seen = self._seen(course)
             shared = self._close(course, mapped)
         yield from ((RESULT, answer.num_rows, to_blob(answer)) for answer in course.leaving)
         late = {k: rows for k, rows in self.intake.late.items() if self.intake.counted(k)}
         yield from ((LATE, len(rows), to_blob(self.intake.named(k, rows))) for k, rows in late.items())
         event = {
             **self._told(course, before), "late": packed.untimed + sum(len(rows) for rows in late.values()),
-            "rebuilt": anew, "shared": shared, "controls": controls, "wall_ms": (time.perf_counter() - started) * 1000,
+            "seen": seen, "rebuilt": anew, "shared": shared, "controls": controls,
+            "wall_ms": (time.perf_counter() - started) * 1000,
             "migrations": [*refused, *self._queued(controls), *(r.to_dict() for r in course.records)],
         }  # fmt: skip
         yield EVENT, 0, json.dumps(event).encode()
@@ -89,7 +91,7 @@ class HopBucket:
     def _queued(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the records of migrations that were asked for just now and wait for a hop."""
         new = {c["id"] for c in controls}
-        waiting = [r for r in self.head.due if r.identity in new]
+        waiting = [d.request for d in self.head.coming if d.row in new]
         return [MigrationRecord(r.identity, r.plan, MOVING_STATE, r.options, r.at_us).to_dict() for r in waiting]
 
     def _told(self, course: HopCourse, before: tuple[int, int]) -> dict[str, Any]:
@@ -100,10 +102,18 @@ class HopBucket:
             "rows_in": self._rows_in, "rows_out": sum(a.num_rows for a in course.leaving),
             "waiting": sum(head.pending.values()), "state_tuples": execution.tuples, "state_bytes": execution.nbytes,
             "predicate_evaluations": execution.tested - before[0], "flips": execution.flips - before[1],
-            "plan": str(execution.plan), "join": "auto", "phase": "steady", "asked": head.asked,
-            "hops": course.hops, "passed": course.passed, "next_us": head.next_us,
-            **({"windows": told_windows(execution)} if self.spec.adapts else {}),
+            "plan": str(execution.plan), "join": "auto", "phase": "steady", "runs": head.row,
+            "due": len(head.coming), "hops": course.hops, "passed": course.passed, "next_us": head.next_us,
         }  # fmt: skip
+
+    def _seen(self, course: HopCourse) -> dict[str, Any] | None:
+        """Return what the windows hold, every few hops: in the same micro-batch in all buckets."""
+        head = self.head
+        head.unseen += course.passed
+        if head.unseen < self.spec.looks:
+            return None
+        head.unseen = 0
+        return look_at(course.execution).to_dict()
 
     def _take_in(self, packed: Packed) -> None:
         """Take in rows, and find the time of the first row of the query: in any bucket, of those that are not late.
@@ -123,17 +133,22 @@ class HopBucket:
         head.first_us = min([*found, *known], default=None)
 
     def _ask(self, controls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Note the migrations that control rows ask for, from the next hop on; return the records of those refused."""
+        """Note the plans that control rows have, from the next hop on; return the records of those refused.
+
+        A row without a plan is for the driver, who makes one.
+        """
         head, refused = self.head, []
         for control in controls:
-            if control["do"] != MIGRATE:
+            if control["do"] != MIGRATE or "plan" not in control:
                 continue
+            identity = control.get("of", control["id"])
             try:
-                asked = MigrationRequest(**{**control["migration"], "identity": control["id"]})
-                migrated(self._plan, asked)
-                head.due.append(replace(asked, at_us=max(head.released_us, -FOREVER)))
+                asked = MigrationRequest(**{**control["migration"], "identity": identity})
+                plan = read_plan(control["plan"], self.spec.plan.query)
+                head.coming.append(DueMigration(asked, plan, control["id"]).by(max(head.released_us, -FOREVER)))
+                head.coming.sort(key=lambda due: due.at_us)
             except (MidstreamError, TypeError) as error:
-                record = MigrationRecord(control["id"], str(control["migration"].get("plan")), MOVING_STATE)
+                record = MigrationRecord(identity, str(control["migration"].get("plan")), MOVING_STATE)
                 record.state, record.reason = REFUSED, str(error)
                 refused.append(record.to_dict())
         return refused

@@ -5,21 +5,38 @@ released rows ──▶ cut at the hops ──▶ windows ──▶ the answer a
 Every bucket goes over the same hops, also those in which it has nothing to say.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.migrate.record import FINISHED, NO_OP, REFUSED, MigrationRecord
+from midstream.migrate.record import FINISHED, NO_OP, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
-from midstream.model.errors import MidstreamError
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.plan.hopping import HopPlan
 from midstream.runtime.arrivals import FOREVER, NEVER
-from midstream.runtime.hop_plans import migrated
 from midstream.runtime.hopping import next_hop
 from midstream.runtime.numbering import AliasRows
 from midstream.runtime.spark.durable import Head
+
+
+@dataclass(frozen=True)
+class DueMigration:
+    """A migration on its way to its hop: what was asked for, and the plan that was made of it, once for all buckets."""
+
+    request: MigrationRequest
+    plan: HopPlan
+    row: str = ""
+    """The control row that has the plan."""
+
+    @property
+    def at_us(self) -> int:
+        """Return the time from which on it takes effect."""
+        return NEVER if self.request.at_us is None else self.request.at_us
+
+    def by(self, at_us: int) -> "DueMigration":
+        """Return it with a time, if it has none."""
+        return self if self.request.at_us is not None else replace(self, request=replace(self.request, at_us=at_us))
 
 
 @dataclass
@@ -36,8 +53,12 @@ class HopHead(Head):
     """The last answer was empty, and so will the next be while no window holds a row."""
     runs: HopPlan | None = None
     """The plan that runs; None: the one the query was started with."""
-    asked: list[str] = field(default_factory=list)
-    """What the plan that runs was asked for with, migration by migration."""
+    row: str = ""
+    """The control row that has the plan that runs."""
+    coming: list[DueMigration] = field(default_factory=list)
+    """Migrations whose hop has not been reached, in order."""
+    unseen: int = 0
+    """Hops since it was last told what the windows hold."""
 
 
 class HopCourse:
@@ -98,8 +119,8 @@ class HopCourse:
             return
         waiting = [int(rows.times[self._at[a]]) for a, rows in self._rows.items() if self._at[a] < len(rows.times)]
         until_us = min([clock_us, *waiting])
-        if head.due:
-            until_us = min(until_us, _due_us(head.due[0]) - 1)
+        if head.coming:
+            until_us = min(until_us, head.coming[0].at_us - 1)
         count = max((until_us - head.next_us) // self.hop_us + 1, 0)
         if count:
             self.passed += count
@@ -120,33 +141,22 @@ class HopCourse:
 
     def _migrate_at(self, hop_us: int) -> None:
         """Go on with another plan, when one is due at a hop that was just answered."""
-        while self.head.due and _due_us(self.head.due[0]) <= hop_us:
-            self.records.append(self._migrate(self.head.due.pop(0), hop_us))
+        while self.head.coming and self.head.coming[0].at_us <= hop_us:
+            self.records.append(self._migrate(self.head.coming.pop(0), hop_us))
 
-    def _migrate(self, request: MigrationRequest, hop_us: int) -> MigrationRecord:
-        running = self.execution.plan
+    def _migrate(self, due: DueMigration, hop_us: int) -> MigrationRecord:
+        running, plan, request = self.execution.plan, due.plan, due.request
         record = MigrationRecord(
-            request.identity, request.plan, MOVING_STATE, request.options, request.at_us, str(running),
+            request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(running), NO_OP,
             position_us=hop_us, ended_us=hop_us,
         )  # fmt: skip
-        try:
-            plan = migrated(running, request)
-        except MidstreamError as error:
-            record.state, record.reason = REFUSED, str(error)
-            return record
-        record.plan, record.state = str(plan), NO_OP
         if plan != running:
             moved = self.execution.go_on_with(plan)
-            self.head.runs = plan
-            self.head.asked.append(request.plan)
+            self.head.runs, self.head.row = plan, due.row
             record.state, record.states_matched = FINISHED, moved.matched
             record.states_incomplete = record.states_completed = moved.computed
             record.entries_completed = moved.tuples
         return record
-
-
-def _due_us(request: MigrationRequest) -> int:
-    return NEVER if request.at_us is None else request.at_us
 
 
 def rebuilt(plan: HopPlan, last_us: int | None, rows: dict[str, AliasRows]) -> HopExecution:
@@ -162,6 +172,7 @@ def rebuilt(plan: HopPlan, last_us: int | None, rows: dict[str, AliasRows]) -> H
             execution.last_us = last_us
             for window in execution.windows.values():
                 window.forget(last_us)
+            execution.count_arrivals(last_us)
             # Operators that have seen nothing are not to be taken over.
             execution.tree.rels.clear()
             execution.go_on_with(plan)

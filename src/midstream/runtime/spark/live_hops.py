@@ -1,21 +1,18 @@
 """A live hopping query, as its driver follows it: the answers of all buckets meet and leave; which plan runs."""
 
-from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
 from midstream.migrate.request import MigrationRequest
+from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
-from midstream.runtime.hop_adapt import Adaptation
-from midstream.runtime.hop_plans import migrated
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.control import CHANGE, CONTROL
-from midstream.runtime.spark.events import BatchEvent, event_of, total
-from midstream.runtime.spark.hop_adviser import HopAdviser, check_live
+from midstream.runtime.spark.events import BatchEvent, event_of
 from midstream.runtime.spark.hop_bucket import HopBucketSpec
 from midstream.runtime.spark.hop_meeting import HopMeeting
+from midstream.runtime.spark.hop_planner import HopPlanner
 from midstream.runtime.spark.hop_sinks import HopSink
 from midstream.runtime.spark.records import Records
 from midstream.runtime.spark.repository import NO_CHANGE
@@ -29,24 +26,12 @@ class LiveHops:
 
     newest = 1
 
-    def __init__(
-        self,
-        plan: HopPlan,
-        labels: tuple[int, ...],
-        sink: HopSink,
-        adaptation: Adaptation | None = None,
-        ask: Callable[[str], object] = str,
-    ) -> None:
+    def __init__(self, plan: HopPlan, labels: tuple[int, ...], sink: HopSink, planner: HopPlanner) -> None:
         self._plan = plan
         self._labels = labels
         self._sink = sink
         self._meeting = HopMeeting(plan, labels)
-        check_live(adaptation)
-        self._adviser = None if adaptation is None else HopAdviser(adaptation)
-        self._ask = ask
-        """Asks for a migration, in words."""
-        self._running: tuple[list[str], HopPlan] = ([], plan)
-        """What was asked for, and the plan it has led to."""
+        self._planner = planner
         self.records = Records()
         """Records of changes: there are none."""
 
@@ -56,14 +41,19 @@ class LiveHops:
 
     def running(self, told: BatchEvent) -> HopPlan:
         """Return the plan that runs, when the last micro-batch told this."""
-        if told.asked != self._running[0]:
-            self._running = (told.asked, plan_after(self._plan, told.asked))
-        return self._running[1]
+        return self._planner.plan_of(told.runs)
+
+    def check(self, request: MigrationRequest) -> None:
+        """Refuse a migration that cannot be planned."""
+        self._planner.planned(request)
+
+    def statistics(self) -> HopStatistics | None:
+        """Return what the buckets have last told of their rows."""
+        return self._planner.statistics
 
     def spec(self, lateness_us: dict[int, int], mapped_folder: str) -> HopBucketSpec:
         """Return what all buckets share."""
-        adapts = self._adviser is not None
-        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels, adapts=adapts)
+        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels)
 
     def on_batch(self, lines: DataFrame, number: int) -> tuple[list[Row], list[Event], list[tuple[str, Event]]]:
         """Give the answers of a micro-batch to the sink; return the other lines, the events, and what is new."""
@@ -71,13 +61,12 @@ class LiveHops:
         events = [event_of(bytes(r.blob)) for r in rows if r.kind == EVENT]
         answers = self._meeting.on_batch([from_blob(bytes(r.blob)) for r in rows if r.kind == RESULT], events)
         self._sink.write(answers, number)
-        if self._adviser is not None and events:
-            advice = self._adviser.see(self.running(total(events)), events)
-            if advice is not None:
-                self._ask(advice)
+        if events:
+            self._planner.on_batch(events)
         for place, event in enumerate(events):
             # What comes in one bucket and goes in another does not leave.
             event["rows_out"] = 0 if place else sum(a.rows.num_rows for a in answers)
+            event["controls"] = [_in_short(c) for c in event["controls"]]
         return [r for r in rows if r.kind != RESULT], events, self._refused(number, events)
 
     def _refused(self, number: int, events: list[Event]) -> list[tuple[str, Event]]:
@@ -98,6 +87,6 @@ class LiveHops:
         return []
 
 
-def plan_after(first: HopPlan, asked: list[str]) -> HopPlan:
-    """Return the plan that migrations lead to, one after another."""
-    return reduce(lambda plan, text: migrated(plan, MigrationRequest(text)), asked, first)
+def _in_short(control: Event) -> Event:
+    """Return a control row without the plan it has: people read that elsewhere."""
+    return {k: v for k, v in control.items() if k != "plan"}

@@ -114,8 +114,8 @@ class LiveVersions:
             meeting.on_batch([], events)
         if len(self._labels) > 1:
             for element in meeting.decided():
-                more = {"kind": element.kind, "version": element.version, "at_us": element.at_us}
-                self._checkpoint.controls.send(ELEMENT, **more)
+                log = self._checkpoint.controls
+                log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
         for version in meeting.over():
             retire(self._checkpoint.versions, version)
         self.newest = meeting.version

@@ -20,9 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.change.control import GRACEFUL
 from midstream.change.record import unreached
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest
-from midstream.migrate.record import NOT_REACHED
+from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import PlanError
 from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, StreamReader
@@ -37,6 +36,7 @@ from midstream.runtime.spark.events import event_of, total
 from midstream.runtime.spark.graph import labels_of, output_lines
 from midstream.runtime.spark.hop_bucket import HopBucketSpec
 from midstream.runtime.spark.hop_meeting import HopMeeting
+from midstream.runtime.spark.hop_planner import HopPlanner, scheduled
 from midstream.runtime.spark.mapped import forget_query
 from midstream.runtime.spark.meeting import Meeting
 from midstream.runtime.spark.records import Records
@@ -56,8 +56,6 @@ def rehearse(
     """Run recorded streams through Spark; results reach the sink in the same order as in process."""
     started = time.perf_counter()
     plan = loop.plan
-    if loop.adaptation is not None:
-        raise PlanError("a hopping query adapts by itself in process, not on Spark; migrate it there")
     # Where a drain is over is known to one bucket alone; a version that starts there must know it at once.
     delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in loop.schedule)
     one = delayed or all(p.partitioning.one_bucket for p in (plan, *loop.versions))
@@ -256,7 +254,9 @@ class _VersionRehearsal(_Rehearsal):
 
 
 class _HopRehearsal(_Rehearsal):
-    """A run of a hopping query."""
+    """A run of a hopping query. One that adapts is sent its plans, those of its schedule included, as it goes."""
+
+    planner: HopPlanner | None = None
 
     def _open(
         self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
@@ -264,14 +264,30 @@ class _HopRehearsal(_Rehearsal):
         plan = self.loop.plan
         assert isinstance(plan, HopPlan), "a hopping query"
         self.meeting = HopMeeting(plan, labels)
-        schedule = tuple(r for r in self.loop.schedule if isinstance(r, MigrationRequest))
+        self.schedule = [r for r in self.loop.schedule if isinstance(r, MigrationRequest)]
+        """Migrations that no bucket knows of."""
+        if self.loop.adaptation is not None:
+            self.log = ControlLog(self.folder / "control")
+            self.planner = HopPlanner(plan, self.log, self.loop.adaptation)
+            self._send_before(self.ends[0][0])
+        schedule = () if self.planner is not None else scheduled(plan, self.schedule)
         return HopBucketSpec(plan, lateness_us, str(self.shared), True, labels, schedule, last_us)
 
     def _leaving(self, number: int, tables: list[pa.Table], events: list[dict[str, Any]]) -> Iterable[pa.RecordBatch]:
-        return (answer.rows for answer in self.meeting.on_batch(tables, events))
+        answers = self.meeting.on_batch(tables, events)
+        if self.planner is not None and number + 1 < len(self.ends):
+            self.planner.on_batch(events)
+            self._send_before(self.ends[number + 1][0])
+        return (answer.rows for answer in answers)
+
+    def _send_before(self, end_us: int) -> None:
+        """Plan the migrations that are due before the end of the next micro-batch, from what is known by now."""
+        assert self.planner is not None, "plans are sent"
+        while self.schedule and (self.schedule[0].at_us or 0) < end_us:
+            self.records.see([self.planner.ask(self.schedule.pop(0)).to_dict()])
 
     def _end(self) -> None:
         super()._end()
         for record in self.report.migrations:
-            if record["state"] == NOT_REACHED and self.report.batches:
-                record["from_plan"] = self.report.batches[-1].plan
+            if record["state"] in (QUEUED, NOT_REACHED) and self.report.batches:
+                record["state"], record["from_plan"] = NOT_REACHED, self.report.batches[-1].plan

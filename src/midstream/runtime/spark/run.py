@@ -33,8 +33,9 @@ from midstream.runtime.spark.control import CHANGE, CONTROL, DRAIN, MIGRATE, SNA
 from midstream.runtime.spark.events import BatchEvent, total
 from midstream.runtime.spark.failure import sentence_of
 from midstream.runtime.spark.graph import labels_of, output_lines
+from midstream.runtime.spark.hop_planner import HopPlanner
 from midstream.runtime.spark.hop_sinks import KeptTable, hop_sink_of
-from midstream.runtime.spark.live_hops import LiveHops, plan_after
+from midstream.runtime.spark.live_hops import LiveHops
 from midstream.runtime.spark.live_versions import LiveVersions, open_catalog
 from midstream.runtime.spark.mapped import forget_query
 from midstream.runtime.spark.outlet import Outlet
@@ -120,18 +121,17 @@ class SparkRun:
             return LiveVersions(self._checkpoint, self._labels, first, Outlet(self._spark, sink, ordered))
         if isinstance(sink, KeptTable):
             sink.begin(identity)
-        return LiveHops(first, self._labels, sink, self._adaptation, self._ask_to_migrate)
-
-    def _ask_to_migrate(self, plan: str) -> None:
-        self._checkpoint.controls.send(MIGRATE, migration=MigrationRequest.of(plan).to_dict())
+        planner = HopPlanner(first, self._checkpoint.controls, self._adaptation)
+        return LiveHops(first, self._labels, sink, planner)
 
     def _told_before(self) -> BatchEvent:
         """Return what is known of the plan before the first micro-batch of this run."""
         plan = self._live.plan()
         if isinstance(plan, Plan):
             return BatchEvent(plan=str(plan), join=plan.method)
-        asked = (self._checkpoint.read_status().get("last_batch") or {}).get("asked", [])
-        return BatchEvent(plan=str(plan_after(plan, asked)), asked=asked)
+        told = BatchEvent(runs=(self._checkpoint.read_status().get("last_batch") or {}).get("runs", ""))
+        told.plan = str(self._live.running(told))
+        return told
 
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
@@ -261,7 +261,8 @@ class SparkRun:
 
     def explain(self) -> str:
         """Return the plan that runs, or is being migrated to, as people read it."""
-        return explain_any(self.running_plan())
+        statistics = self._live.statistics() if isinstance(self._live, LiveHops) else None
+        return explain_any(self.running_plan(), statistics=statistics)
 
     def running_plan(self) -> AnyPlan:
         """Return the plan that runs, or is being migrated to."""
@@ -276,7 +277,10 @@ class SparkRun:
         """
         self._check_running()
         request = MigrationRequest.of(plan, strategy, options)
-        check_migration(self.running_plan(), request)
+        if isinstance(self._live, LiveHops):
+            self._live.check(request)
+        else:
+            check_migration(self.running_plan(), request)
         return self._checkpoint.controls.send(MIGRATE, migration=request.to_dict())
 
     def migrations(self) -> list[dict[str, Any]]:

@@ -1,0 +1,110 @@
+"""What operators of a running hopping query were seen to give, for the optimizer to use instead of estimates.
+
+    what nodes have lately given, over all buckets ──▶ filled up from the estimate ──▶ measured, by signature
+
+A node that gives deltas does not show how large its relation is, one that gives it whole not what came and went: the
+estimate says so, in proportion to what was seen. What ran earlier is remembered by how far it was from the estimate:
+without that a plan would look better as soon as it does not run any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from midstream.operators.hopping.node import Given
+from midstream.optimize.hopping.estimate import Size, Sizes, signature
+from midstream.optimize.hopping.statistics import HopStatistics, Measured
+from midstream.plan.algebra import Rel, operators
+from midstream.plan.hopping import HopPlan
+
+REMEMBERED = 64
+"""How many relations are remembered."""
+FIELDS = ("complete", "positive", "negative", "matured")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A relation as it was seen, and as it was expected at the time."""
+
+    rel: Rel
+    measured: Measured
+    expected: Size
+
+    def now(self, sizes: Sizes) -> Measured:
+        """Return it as it would be seen now: as far from the estimate as it was then."""
+        expected = sizes.of(self.rel)
+        found = {}
+        for name in FIELDS:
+            then, seen = getattr(self.expected, name), getattr(self.measured, name)
+            found[name] = seen * getattr(expected, name) / then if then else seen
+        return Measured(**found, hop_us=sizes.hop_us)
+
+
+class SeenSizes:
+    """Remembers relations by their signature, those seen last behind the others."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Seen] = {}
+
+    def see(self, plan: HopPlan, given: Sequence[Given | None], statistics: HopStatistics) -> HopStatistics:
+        """Take what the operators of a plan have given, in its order; return statistics that know of it."""
+        sizes = Sizes(statistics, plan.query.hop_us)
+        together: dict[str, tuple[Rel, Given]] = {}
+        for rel, mine in zip(operators(plan.root), given, strict=True):
+            text = signature(rel, statistics)
+            if mine is None or text in statistics.window_rows:
+                continue
+            known = together.get(text)
+            # A projection gives what is below it: one of them may show what the other does not.
+            together[text] = (rel, mine if known is None else _both(known[1], mine))
+        for text, (rel, mine) in together.items():
+            expected = sizes.of(rel)
+            self._seen.pop(text, None)
+            self._seen[text] = Seen(rel, filled(mine, expected, plan.query.hop_us), expected)
+        while len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return replace(statistics, measured={text: seen.now(sizes) for text, seen in self._seen.items()})
+
+
+def _both(a: Given, b: Given) -> Given:
+    """Return what either of two nodes over the same relation shows."""
+    names = ("complete", "kept", "came", "went", "ended")
+    return replace(a, **{n: getattr(a, n) if getattr(a, n) is not None else getattr(b, n) for n in names})
+
+
+def filled(given: Given, expected: Size, hop_us: int) -> Measured:
+    """Return what was seen of a relation, filled up from the estimate in proportion.
+
+    >>> filled(Given(8, 30.0, None, None, None, None), Size(10.0, 2.0, 1.0, 1.0), 1)
+    Measured(complete=30.0, positive=6.0, negative=3.0, matured=3.0, hop_us=1)
+    """
+    complete = given.complete
+    if complete is None and not expected.matured:
+        complete = given.kept
+    if given.came is None or given.went is None:
+        assert complete is not None, "a node shows its relation, or what comes and goes"
+        part = complete / expected.complete if expected.complete else 0.0
+        came, went, ended = part * expected.positive, part * expected.negative, part * expected.matured
+        return Measured(complete, came, went, ended, hop_us)
+    # One more of both: that nothing came of few that were expected says little.
+    part = (given.hops * given.came + 1) / (given.hops * expected.positive + 1)
+    if complete is None:
+        complete = max(part * expected.complete, given.came)
+    ended = part * expected.matured if given.ended is None else given.ended
+    return Measured(complete, given.came, given.went, ended, hop_us)
+
+
+def summed(given: Sequence[Sequence[Given | None]]) -> list[Given | None]:
+    """Return what the operators of all buckets have given together; buckets run the same plan."""
+    return [_sum([g for g in mine if g is not None]) for mine in zip(*given, strict=True)]
+
+
+def _sum(given: Sequence[Given]) -> Given | None:
+    if not given:
+        return None
+
+    def total(name: str) -> float | None:
+        values = [v for g in given if (v := getattr(g, name)) is not None]
+        return sum(values) if values else None
+
+    hops = max(g.hops for g in given)
+    return Given(hops, total("complete"), total("kept"), total("came"), total("went"), total("ended"))
