@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.operators.hopping.build import window_columns
@@ -94,9 +96,13 @@ def look_at(execution: HopExecution) -> Look:
     for alias in (s.alias for s in execution.plan.query.sources):
         window = execution.windows[alias]
         rows = window.held()[-LOOKED_AT:]
-        values = {c.name: len(np.unique(rows[:, k])) for k, c in enumerate(fields[alias].given)}
+        values = {c.name: _different(rows[:, k]) for k, c in enumerate(fields[alias].given)}
         found[alias] = WindowLook(window.tuples, rates.get(alias), values)
     return Look(found, execution.lately())
+
+
+def _different(codes: npt.NDArray[np.int64]) -> int:
+    return int(pc.count_distinct(pa.array(np.ascontiguousarray(codes))).as_py())
 
 
 def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:

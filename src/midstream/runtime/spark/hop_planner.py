@@ -24,6 +24,8 @@ from midstream.runtime.spark.hop_adviser import HopAdviser
 from midstream.runtime.spark.hop_course import DueMigration
 
 Event = dict[str, Any]
+SELDOM = 16
+"""Hops between two looks when nothing adapts: for whoever asks, and for migrations in words."""
 
 
 class HopPlanner:
@@ -33,6 +35,8 @@ class HopPlanner:
         self._first = first
         self._log = log
         self._adviser = None if adaptation is None else HopAdviser(adaptation)
+        self.looks = SELDOM if adaptation is None else adaptation.every
+        """Hops between two looks at what the windows hold."""
         self._plans = {"": first}
         """Plans by the control row that has them; that of the query has none."""
         sent = log.last(lambda row: row["do"] == MIGRATE and "plan" in row)

@@ -53,7 +53,7 @@ class LiveHops:
 
     def spec(self, lateness_us: dict[int, int], mapped_folder: str) -> HopBucketSpec:
         """Return what all buckets share."""
-        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels)
+        return HopBucketSpec(self._plan, lateness_us, mapped_folder, False, self._labels, looks=self._planner.looks)
 
     def on_batch(self, lines: DataFrame, number: int) -> tuple[list[Row], list[Event], list[tuple[str, Event]]]:
         """Give the answers of a micro-batch to the sink; return the other lines, the events, and what is new."""

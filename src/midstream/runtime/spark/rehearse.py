@@ -270,8 +270,11 @@ class _HopRehearsal(_Rehearsal):
             self.log = ControlLog(self.folder / "control")
             self.planner = HopPlanner(plan, self.log, self.loop.adaptation)
             self._send_before(self.ends[0][0])
-        schedule = () if self.planner is not None else scheduled(plan, self.schedule)
-        return HopBucketSpec(plan, lateness_us, str(self.shared), True, labels, schedule, last_us)
+        if self.planner is None:  # nobody looks
+            schedule = scheduled(plan, self.schedule)
+            return HopBucketSpec(plan, lateness_us, str(self.shared), True, labels, schedule, last_us, FOREVER)
+        shared, looks = str(self.shared), self.planner.looks
+        return HopBucketSpec(plan, lateness_us, shared, True, labels, (), last_us, looks)
 
     def _leaving(self, number: int, tables: list[pa.Table], events: list[dict[str, Any]]) -> Iterable[pa.RecordBatch]:
         answers = self.meeting.on_batch(tables, events)
