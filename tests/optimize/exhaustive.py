@@ -50,7 +50,8 @@ class TooMany(Exception):
 def cheapest_modes(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> float:
     """Try all 4^n modes of a tree; return the cost of the cheapest that fit together."""
     nodes = list(operators(root))
-    table = [{m: cost(n, m, WINDOW, sizes, constants).total for m in MODES} for n in nodes]
+    emitted = emit == DELTA
+    table = [{m: cost(n, m, WINDOW, sizes, constants, emitted and n is root).total for m in MODES} for n in nodes]
     number = {id(n): i for i, n in enumerate(nodes)}
     edges = [(number[id(c)], i) for i, n in enumerate(nodes) for c in inputs(n) if id(c) in number]
     best = float("inf")

@@ -83,7 +83,8 @@ def _draw(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> lis
         if isinstance(node, Scan):
             lines.append(text)
             continue
-        each = [cost(node, mode, plan.working[0], sizes, constants).total / 1e6 for mode in MODES]
+        emitted = not path and plan.query.emit == DELTA
+        each = [cost(node, mode, plan.working[0], sizes, constants, emitted).total / 1e6 for mode in MODES]
         rows = f"{sizes.of(node).complete:,.0f}"
         lines.append(f"{text:{width}}  {modes[path]}  {rows:>8}" + "".join(f"{ms:9.3f}" for ms in each))
     return lines

@@ -153,7 +153,7 @@ def measure(case: Case, seed: int = 1, modes: Sequence[str] = MODES, turns: int 
         filled = _run(case, tables, running, plans, times)
     at = {mode: running[mode].tree.nodes[path] for mode, (_, path) in plans.items()}
     size = _size(at, filled, hops)
-    return [Seen(case, m, times[m].mean() * 1e9, running[m].tree.rels[plans[m][1]], size) for m in modes]
+    return [Seen(case, m, float(times[m].mean()) * 1e9, running[m].tree.rels[plans[m][1]], size) for m in modes]
 
 
 def _run(

@@ -179,7 +179,7 @@ class CountValues:
         for side in self._sides:
             side.mark(used)
         n = int(keep_used(self._rows, self._hashes, self._counts, used, numbers))
-        self._tidy_at = 2 * n + 1024
+        self._tidy_at = 3 * n // 2 + 1024
         for side in self._sides:
             side.renumber(numbers)
         self._count = n

@@ -113,6 +113,6 @@ def merged(answers: Sequence[pa.RecordBatch], columns: int) -> pa.RecordBatch:
 def _net(new: Matrix, old: Matrix) -> tuple[Matrix, Vector]:
     """Return the rows that come and go when equal ones cancel out, and their signs."""
     no_ends = np.empty(0, np.int64)
-    came, went = cancel(new, no_ends, old, no_ends, False)
-    signs = np.concatenate([np.ones(int(came.sum()), np.int64), np.full(int(went.sum()), -1, np.int64)])
-    return np.concatenate([new[came], old[went]]), signs
+    came, went = (np.flatnonzero(left) for left in cancel(new, no_ends, old, no_ends, False))
+    signs = np.concatenate([np.ones(len(came), np.int64), np.full(len(went), -1, np.int64)])
+    return np.concatenate([new.take(came, axis=0), old.take(went, axis=0)]), signs

@@ -35,11 +35,11 @@ def assign_modes(
     """Return the cheapest modes of a tree that gives what is emitted."""
     ways = list(working) or [WINDOW for _ in operators(root)]
     number = iter(range(len(ways)))
-    best = _best(root, sizes, constants, lambda: ways[next(number)])
+    best = _best(root, sizes, constants, lambda: ways[next(number)], emit == DELTA)
     return best["D" if emit == DELTA else "C"]
 
 
-def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str]) -> Best:
+def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str], emitted: bool = False) -> Best:
     if isinstance(rel, Scan):
         return {"D": Assigned(0.0, ()), "C": Assigned(0.0, ())}
     below = [_best(child, sizes, constants, next_way) for child in inputs(rel)]
@@ -47,7 +47,7 @@ def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], s
     best: Best = {}
     for mode in MODES:
         reading = [b[mode[0]] for b in below]
-        total = cost(rel, mode, way, sizes, constants).total + sum(r.cost for r in reading)
+        total = cost(rel, mode, way, sizes, constants, emitted).total + sum(r.cost for r in reading)
         if mode[2] not in best or total < best[mode[2]].cost:
             best[mode[2]] = Assigned(total, (*(m for r in reading for m in r.modes), mode))
     return best

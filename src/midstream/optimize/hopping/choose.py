@@ -60,8 +60,7 @@ def _shaped(query: HopQuery, shape: str, sizes: Sizes, constants: Constants) -> 
 def optimal(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> Planned:
     """Return the cheapest plan over all positions of differences and anti-joins, join orders and modes."""
     fresh = Fresh(aliases_in(root))
-    planned = PlanGraph(sizes, constants, PlaceDifferences(fresh)).graph(push_differences(graph_of(root)))
-    best = min((p.ways["D" if emit == DELTA else "C"] for p in planned), key=lambda p: p.cost)
+    best = PlanGraph(sizes, constants, PlaceDifferences(fresh)).whole(push_differences(graph_of(root)), emit)
     return Planned(best.cost, fresh.tidied(best.rel), best.modes)
 
 
@@ -78,7 +77,8 @@ def costs(
 ) -> list[tuple[Rel, str, Cost, Size]]:
     """Return every operator of a plan with its mode, what it costs per hop, and the size of its answer."""
     sizes = Sizes(statistics or HopStatistics(), plan.query.hop_us)
-    told = zip(operators(plan.root), plan.modes, plan.working, strict=True)
-    return [
-        (node, mode, cost(node, mode, way, sizes, constants or Constants()), sizes.of(node)) for node, mode, way in told
-    ]
+    c, found = constants or Constants(), []
+    for node, mode, way in zip(operators(plan.root), plan.modes, plan.working, strict=True):
+        emitted = node is plan.root and plan.query.emit == DELTA
+        found.append((node, mode, cost(node, mode, way, sizes, c, emitted), sizes.of(node)))
+    return found

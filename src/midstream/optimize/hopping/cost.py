@@ -77,7 +77,7 @@ class Constants:
     cache: float = 5.0
     """Put a tuple into a cache of an answer."""
     uncache: float = 100.0
-    """Find a tuple that has gone in a cache, and remove it."""
+    """Find a tuple that has gone in a cache or a state, and remove it."""
     hold: float = 7.0
     """Keep a tuple in a cache, and hand it over, at every hop."""
     group: float = 4.0
@@ -145,12 +145,14 @@ class Cost:
     conversion: float = 0.0
     flips: float = 0.0
     """Decisions on single tuples, some of them taken back in the same hop."""
+    emission: float = 0.0
+    """Telling what has come and gone to those outside, who do not know when tuples end."""
 
     @property
     def total(self) -> float:
         """Return the nanoseconds in all."""
         held = self.insert + self.probe + self.concatenate + self.purge
-        return self.fixed + self.read + held + self.evaluate + self.conversion + self.flips
+        return self.fixed + self.read + held + self.evaluate + self.conversion + self.flips + self.emission
 
     @property
     def parts(self) -> dict[str, float]:
@@ -162,8 +164,8 @@ class Cost:
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants) -> Cost:
-    """Return what an operator costs per hop."""
+def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants, emitted: bool = False) -> Cost:
+    """Return what an operator costs per hop; `emitted`: its deltas are what the query gives."""
     c = constants.of(operator_name(node))
     below = inputs(node)
     parts = [sizes.of(b) for b in below]
@@ -175,6 +177,8 @@ def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants)
             own += read_cost(delta, size, constants)
     if delta and working == TUPLE:
         own += _flips(node, parts, given, c)
+    if emitted:
+        own += emission_cost(mode, given, constants)
     return own + conversion_cost(mode, given, constants)
 
 
@@ -226,9 +230,20 @@ def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
     return Cost()
 
 
+def emission_cost(mode: str, out: Size, c: Constants) -> Cost:
+    """Return what it costs to give deltas to those outside: the net change, what has ended by its time included.
+
+    Who compares answers has the net change already; and what never ends by itself need not be held.
+    """
+    if mode != "DIDO":
+        return Cost()
+    held = c.cache * out.positive + c.uncache * out.negative + c.hold * out.complete if out.matured else 0.0
+    return Cost(emission=c.match * (out.delta + out.matured) + held)
+
+
 def _upkeep(sides: Sequence[Size], c: Constants) -> float:
     """Return what it costs to find in states what was taken back, and to look for what is over."""
-    return sum(c.lookup * s.negative + c.purge * s.moved + c.scan * s.complete for s in sides)
+    return sum(c.uncache * s.negative + c.purge * s.moved + c.scan * s.complete for s in sides)
 
 
 def join_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, passed: float, c: Constants) -> Cost:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
+from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import (
     DISTINCT,
     PROJECT,
@@ -45,7 +46,7 @@ from midstream.optimize.hopping.graph import (
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins, Planned, Ways
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Column, Expr, columns
-from midstream.plan.hopping import MODES
+from midstream.plan.hopping import DELTA, MODES, Emit
 
 Places = Callable[[Graph, bool], Iterable[Graph]]
 """Graphs that give the same rows as one; whether how often they give them does not matter."""
@@ -81,6 +82,20 @@ class PlanGraph:
     ) -> None:
         self.sizes, self.constants, self.places, self.deepest = sizes, constants, places, deepest_antis
         self._known: dict[tuple[Graph, bool, bool], list[PlannedGraph]] = {}
+
+    def whole(self, graph: Graph, emit: Emit) -> Planned:
+        """Return the cheapest plan of a whole query.
+
+        A root that gives deltas also pays for their way out. With that the cheapest tree for deltas or the cheapest one
+        for complete relations is the best: telling the change from deltas costs no more than keeping an answer and
+        comparing it.
+        """
+        planned = self.graph(graph)
+        if emit != DELTA:
+            return min((p.ways["C"] for p in planned), key=lambda p: p.cost)
+        trees = {id(rel): rel for p in planned for rel in (p.ways["D"].rel, p.ways["C"].rel)}
+        assigned = [(assign_modes(rel, emit, self.sizes, self.constants), rel) for rel in trees.values()]
+        return min((Planned(a.cost, rel, a.modes) for a, rel in assigned), key=lambda p: p.cost)
 
     def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[PlannedGraph]:
         """Return the cheapest plans of a graph. `ordered`: its columns are read by position."""

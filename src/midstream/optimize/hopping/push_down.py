@@ -17,14 +17,13 @@ from midstream.optimize.hopping.pull_difference import project_below
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.select_below import select_below
 from midstream.plan.algebra import Rel
-from midstream.plan.hopping import DELTA, Emit
+from midstream.plan.hopping import Emit
 
 
 def push_down(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, deepest_antis: bool = False) -> Planned:
     """Return the cheapest plan of a tree with its differences pushed down."""
     pushed = push_differences(graph_of(root))
-    planned = PlanGraph(sizes, constants, _deepest, deepest_antis).graph(pushed)
-    return min((p.ways["D" if emit == DELTA else "C"] for p in planned), key=lambda p: p.cost)
+    return PlanGraph(sizes, constants, _deepest, deepest_antis).whole(pushed, emit)
 
 
 def _deepest(graph: Graph, as_set: bool) -> Iterator[Graph]:
