@@ -45,6 +45,8 @@ class Bag:
         self._counted = counted
         self._numbers = np.empty(16 if counted else 0, np.int64)
         self._dead = self._first = 0
+        self._ordered = True
+        """Tuples end in the order they are held, and none was taken out."""
 
     @property
     def nbytes(self) -> int:
@@ -77,7 +79,10 @@ class Bag:
         if now_us <= self.now_us:
             return
         self.now_us = now_us
-        self._dead, self._first = count_ended(self._until, self.count, now_us)
+        if self._ordered:
+            self._dead = self._first = int(np.searchsorted(self.until, now_us))
+        else:
+            self._dead, self._first = count_ended(self._until, self.count, now_us)
         if self._dead * 2 > self.count:
             self.tidy()
 
@@ -107,9 +112,12 @@ class Bag:
         if not n:
             return
         self._make_room(n)
+        last = self._until[self.count - 1] if self.count else NEVER
+        until = tuples.until
+        self._ordered = (self._ordered or not self.count) and bool(until[0] >= last and (until[1:] >= until[:-1]).all())
         inside = slice(self.count, self.count + n)
         self._rows[inside] = tuples.rows
-        self._until[inside] = tuples.until
+        self._until[inside] = until
         if hashes is not None and self._hashed == self.count:
             self._chains[inside, HASH] = hashes
             self._hashed += n
@@ -126,7 +134,9 @@ class Bag:
             self._heads, self._chains, self._rows, self._until,
             tuples.rows, tuples.until, hash_rows(tuples.rows, self.places),
         )  # fmt: skip
-        self._dead += int((found >= 0).sum())
+        removed = int((found >= 0).sum())
+        self._dead += removed
+        self._ordered &= not removed
         return found
 
     def apply(self, delta: Tuples, hashes: Vector | None = None) -> None:

@@ -83,7 +83,22 @@ class Emission:
 def value_order(coding: Coding, rows: Matrix, types: Sequence[pa.DataType], signs: Vector | None) -> Vector:
     """Return the places of rows in the order of their values, what goes before what comes."""
     keys = [coding.ranks(np.ascontiguousarray(rows[:, k]), t) for k, t in enumerate(types)]
-    return np.lexsort(keys[::-1] if signs is None else [*keys[::-1], signs])
+    if signs is None:
+        return _order(keys)
+    parts = [np.flatnonzero(signs < 0), np.flatnonzero(signs > 0)]
+    return np.concatenate([part[_order([k.take(part) for k in keys])] for part in parts])
+
+
+def _order(keys: Sequence[Vector]) -> Vector:
+    """Return the places of lines in the order of their keys. Mostly the first one tells; the others are for ties."""
+    order = np.argsort(keys[0])
+    first = keys[0].take(order)
+    same = first[1:] == first[:-1]
+    tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False]) if len(keys) > 1 else order[:0]
+    if len(tied):
+        lines = order.take(tied)
+        order[tied] = lines.take(np.lexsort([k.take(lines) for k in keys[::-1]]))
+    return order
 
 
 def merged(answers: Sequence[pa.RecordBatch], columns: int) -> pa.RecordBatch:
