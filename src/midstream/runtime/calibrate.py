@@ -17,7 +17,7 @@ from midstream.optimize.hopping.cost import NUMBERS, Constants, operator_name
 from midstream.runtime.hop_measure import Case, Seen, measure
 
 RATIOS = (0.02, 0.1, 0.2, 0.4, 0.7, 1.0)
-ROWS = (50_000, 100_000)
+ROWS = (50_000, 120_000)
 """Rows in a window."""
 OPERATORS = {
     "join": (0.5, 4.0),
