@@ -211,18 +211,22 @@ def count_ended(until: Vector, count: int, now_us: int) -> tuple[int, int]:
 
 @kernel
 def keep_valid(rows: Matrix, until: Vector, chains: Matrix, extra: Vector, count: int, now_us: int) -> int:
-    """Move the rows that are valid to the front, in their order; return how many there are."""
+    """Move the rows that are valid to the front, in their order; return how many there are.
+
+    Every row is written where the next valid one belongs: to guess which are valid costs more than to write in vain.
+    """
     kept = 0
-    for i in range(count):
-        if until[i] >= now_us:
-            if kept != i:
-                for k in range(rows.shape[1]):
-                    rows[kept, k] = rows[i, k]
-                until[kept] = until[i]
-                chains[kept, HASH] = chains[i, HASH]
-                if len(extra):
-                    extra[kept] = extra[i]
-            kept += 1
+    while kept < count and until[kept] >= now_us:
+        kept += 1
+    for i in range(kept, count):
+        for k in range(rows.shape[1]):
+            rows[kept, k] = rows[i, k]
+        chains[kept, HASH] = chains[i, HASH]
+        if len(extra):
+            extra[kept] = extra[i]
+        end = until[i]
+        until[kept] = end
+        kept += end >= now_us
     return kept
 
 
