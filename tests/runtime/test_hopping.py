@@ -281,6 +281,8 @@ def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     told = Constants(insert=1.5, own={"join": Constants(insert=0.5)})
     save_constants(told, {"cases": 3})
     assert load_constants() == told
+    (tmp_path / "costs.json").write_text('{"constants": {"insert": 1.0}}')
+    assert load_constants() == Constants(), "constants of an older model"
     (tmp_path / "costs.json").write_text("{")
     with pytest.raises(MidstreamError, match="cannot read the costs"):
         load_constants()

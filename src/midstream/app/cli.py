@@ -171,7 +171,8 @@ def calibrate_command(
 ) -> None:
     """Measure what operators of hopping queries cost on this machine, and keep it for choosing their modes.
 
-    Takes a minute or two. `midstream explain` prints costs from these figures; without them it uses known ones.
+    Takes about three minutes; nothing else should run meanwhile. `midstream explain` prints costs from these figures;
+    without them it uses known ones.
 
     Example: `midstream calibrate`
     """

@@ -10,6 +10,8 @@ from midstream.optimize.hopping.cost import NUMBERS, Constants
 
 VARIABLE = "MIDSTREAM_COSTS"
 """Names the file, when it is not at its usual place."""
+MODEL = 2
+"""Which model the constants are of: those of another one say something else."""
 
 
 def constants_file() -> Path:
@@ -22,13 +24,15 @@ def constants_file() -> Path:
 
 
 def load_constants(file: Path | None = None) -> Constants:
-    """Return the constants of this machine, or the known ones when it was never calibrated."""
+    """Return the constants of this machine, or the known ones when it was never calibrated for this model."""
     place = file or constants_file()
     if not place.is_file():
         return Constants()
     try:
         read = json.loads(place.read_text(encoding="utf-8"))
-        own = {name: _constants(told) for name, told in read.get("operators", {}).items()}
+        if read.get("model") != MODEL:
+            return Constants()
+        own = {name: _constants(told) for name, told in read["operators"].items()}
         return replace(_constants(read["constants"]), own=own)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MidstreamError(f"cannot read the costs in {place}: {error}; run `midstream calibrate` again") from error
@@ -45,7 +49,7 @@ def save_constants(constants: Constants, about: dict[str, object], file: Path | 
         place.parent.mkdir(parents=True, exist_ok=True)
         pending = place.with_name(f".{place.name}.{os.getpid()}.pending")
         own = {name: _told(of) for name, of in constants.own.items()}
-        written = {"constants": _told(constants), "operators": own, **about}
+        written = {"model": MODEL, "constants": _told(constants), "operators": own, **about}
         pending.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
         os.replace(pending, place)
     except OSError as error:
