@@ -47,8 +47,9 @@ def origins(plan: HopPlan) -> dict[str, Scan]:
     asked = {s.source.alias: s for s in scans(plan.query.root)}
     found = dict(asked)
     for scan in scans(plan.root):
-        alias, rows = scan.source.alias, _rows_of(scan)
-        same = [a for a, s in asked.items() if _rows_of(s) == rows]
+        alias, rows, read = scan.source.alias, _rows_of(scan), {c.name for c in scan.columns}
+        # Two scans of the same rows need not read the same columns.
+        same = [a for a, s in asked.items() if _rows_of(s) == rows and read <= {c.name for c in s.columns}]
         if not same:
             raise PlanError(f"the query does not read what '{alias}' does")
         found[alias] = asked[alias if alias in same else same[0]]
