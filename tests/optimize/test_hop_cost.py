@@ -87,6 +87,21 @@ def test_an_operator_may_have_constants_of_its_own() -> None:
     assert own.of(operator_name(Except(scan("a", 1), scan("b", 2)))) is own
 
 
+def test_deltas_pay_for_their_way_out() -> None:
+    sizes, c = Sizes(KNOWN, SECOND), Constants()
+    told = {mode: cost(JOIN, mode, WINDOW, sizes, c, emitted=True).emission for mode in MODES}
+    new, held = 10_000 * (1 - 0.9 * 0.9), 10_000
+    assert told == {
+        "DIDO": pytest.approx(c.match * 2 * new + c.cache * new + c.hold * held),
+        "DICO": 0,
+        "CICO": 0,
+        "CIDO": 0,
+    }
+    assert cost(LESS, "DIDO", WINDOW, sizes, c, True).emission < c.match * 3 * sizes.of(LESS).positive, (
+        "nothing is held"
+    )
+
+
 def test_without_a_key_all_pairs_are_looked_at() -> None:
     less = Call("<", (col("a"), col("b")), equal(col("a"), col("b")).type)
     told = cost(Join(scan("a", 1), scan("b", 2), (less,)), "CICO", WINDOW, Sizes(KNOWN, SECOND), Constants())

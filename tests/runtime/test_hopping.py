@@ -275,6 +275,23 @@ def test_adaptation_uses_what_operators_were_seen_to_give() -> None:
     assert run.table() == still.finish().table()
 
 
+def test_a_query_is_planned_from_its_recorded_rows() -> None:
+    """What is chosen costs no more than what is asked for, by what explain knows of the rows."""
+    engine = engine_of(
+        a=[(t // 300, t * 7919 % 500) for t in range(300 * 60)],
+        b=[(t // 300, t * 7919 % 5000) for t in range(300 * 60)],
+    )
+    for emit in ("DELTA", "COMPLETE"):
+        sql = (
+            "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10 SECONDS] WHERE NOT EXISTS "
+            "(SELECT 1 FROM b [RANGE 5 SECONDS] WHERE b.k = a.k) GROUP BY a.k HOP BY 2 SECONDS "
+        )
+        asked = [None, *(f"as-written modes={modes}" for modes in ("delta", "complete"))]
+        told = [engine.query(f"{sql} EMIT {emit}", plan=plan).explain() for plan in asked]
+        chosen, *others = (float(t.split("expected cost ")[1].split()[0]) for t in told)
+        assert chosen <= min(others)
+
+
 def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "costs.json"))
     assert load_constants() == Constants()

@@ -112,7 +112,7 @@ def explain_command(
             raise MidstreamError(f"{option} goes with --change")
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
-    chosen = plan_any(rehearsal.plan.query, order, join or read.join)
+    chosen = plan_any(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
     if isinstance(chosen, HopPlan):
         if change is not None or strategy is not None:
             raise MidstreamError("a hopping query is migrated at a hop: explain --migrate 'push-down modes=auto'")

@@ -95,9 +95,10 @@ class Engine:
 
     def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> AnyPlan:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
+        streams = tuple(self._streams.values())
         if isinstance(query, str):
-            return plan_any(parse_any(query, catalog, self._aggregates), plan, join)
-        return plan_any(query.bind(catalog, self._aggregates), plan, join)
+            return plan_any(parse_any(query, catalog, self._aggregates), plan, join, streams)
+        return plan_any(query.bind(catalog, self._aggregates), plan, join, streams)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def explain_any(
     if isinstance(plan, Plan):
         return plan.explain()
     if statistics is None:
-        statistics = look_at_streams(plan, streams) if streams else HopStatistics()
+        statistics = look_at_streams(plan.query, streams) or HopStatistics()
     constants = load_constants()
     if migrate is not None:
         return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)

@@ -18,7 +18,7 @@ from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.node import Given
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan
+from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.runtime.hop_sizes import SeenSizes, summed
 from midstream.runtime.sources import RecordedStream
@@ -27,13 +27,15 @@ LOOKED_AT = 200_000
 """Rows of each stream that are looked at."""
 
 
-def look_at_streams(plan: HopPlan, streams: Sequence[RecordedStream]) -> HopStatistics:
-    """Return statistics of the recorded streams a plan reads, from their first rows."""
+def look_at_streams(query: HopQuery, streams: Sequence[RecordedStream]) -> HopStatistics | None:
+    """Return statistics of the recorded streams a query reads, from their first rows; None if one is not recorded."""
     found = HopStatistics()
     by_name = {s.schema.name: s for s in streams}
-    for source in plan.query.sources:
+    if any(source.stream.name not in by_name for source in query.sources):
+        return None
+    for source in query.sources:
         stream = by_name[source.stream.name]
-        names = plan.query.columns_of(source.alias)
+        names = query.columns_of(source.alias)
         seen, first, last = 0, None, 0
         distinct = dict.fromkeys(names, 0)
         for chunk in stream.chunks(names):

@@ -1,6 +1,6 @@
 """Replay: run a scenario over recorded streams and write what came out and what happened."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -23,6 +23,7 @@ from midstream.plan.tree import parse_tree
 from midstream.runtime.aggregates import load_aggregates
 from midstream.runtime.hop_adapt import parse_adaptation
 from midstream.runtime.hop_plans import migrated, plan_hopping
+from midstream.runtime.hop_statistics import look_at_streams
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
 from midstream.runtime.report import Report
@@ -31,9 +32,13 @@ from midstream.runtime.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.runtime.sources import RecordedStream, StreamRows, open_recorded
 
 
-def plan_any(query: Query | HopQuery, order: str | None = None, join: str = "auto") -> Plan | HopPlan:
-    """Plan a query as asked: a join order; of a hopping query its shape, modes and working."""
-    return plan_hopping(query, order) if isinstance(query, HopQuery) else make_plan(query, order, join)
+def plan_any(
+    query: Query | HopQuery, order: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
+) -> Plan | HopPlan:
+    """Plan a query as asked: a join order; of a hopping query its shape, modes and working, from its recorded rows."""
+    if isinstance(query, HopQuery):
+        return plan_hopping(query, order, look_at_streams(query, streams))
+    return make_plan(query, order, join)
 
 
 def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
@@ -67,7 +72,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
-    plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join)
+    plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
     if isinstance(plan, HopPlan):
         return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
     if scenario.adapt is not None:
