@@ -186,6 +186,21 @@ def test_a_checkpoint_is_held_by_one_run(checkpoint: Checkpoint, midstream) -> N
     Checkpoint(checkpoint.folder).hold()
 
 
+def test_only_offsets_that_were_never_finished_are_cleared(checkpoint: Checkpoint) -> None:
+    offsets = checkpoint.folder / "spark" / "offsets"
+    checkpoint.clear_broken_start()  # nothing there yet
+    offsets.mkdir(parents=True)
+    (offsets / "left by someone else").touch()
+    for half in (".0.5f3c.tmp", "..0.5f3c.tmp.crc"):
+        (offsets / half).touch()
+    checkpoint.clear_broken_start()
+    assert [file.name for file in offsets.iterdir()] == ["left by someone else"]
+    for name in ("0", ".0.crc", ".1.77aa.tmp"):
+        (offsets / name).touch()
+    checkpoint.clear_broken_start()  # a first micro-batch was written: Spark copes with the rest
+    assert len(list(offsets.iterdir())) == 4
+
+
 def write(folder: Path, text: str) -> Path:
     file = folder / "shop.toml"
     file.write_text(text)

@@ -72,6 +72,23 @@ def wait_until(condition, limit_s: float = 60) -> None:
         time.sleep(0.1)
 
 
+def test_a_driver_killed_while_it_wrote_its_first_offsets_can_start_again(tmp_path: Path, spark) -> None:
+    files = Files(tmp_path)
+    for _ in range(3):
+        files.grow()
+    offsets = tmp_path / "checkpoint" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.5f3c.tmp").write_text("v1\n")  # what such a driver leaves
+    (offsets / "..0.5f3c.tmp.crc").write_bytes(b"crc")
+    job = files.engine(spark).query(SQL).start
+    run = job(tmp_path / "out", tmp_path / "checkpoint", buckets=2, ordered=True, trigger={"availableNow": True})
+    run.wait()
+    assert run.status()["state"] == "stopped", run.status()["error"]
+    got = out_rows(tmp_path)
+    assert len(got) > 100
+    assert got == files.expected()[: len(got)]
+
+
 @pytest.mark.parametrize("disorder_us", [0, 300_000])
 def test_output_is_in_max_order_and_goes_on_after_a_restart(disorder_us: int, tmp_path: Path, spark) -> None:
     files = Files(tmp_path)

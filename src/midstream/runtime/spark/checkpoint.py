@@ -112,6 +112,13 @@ class Checkpoint:
             self.hold()
             self.let_go()
 
+    def clear_broken_start(self) -> None:
+        """Remove what a driver left that was killed while it wrote its first offsets: Spark begins in empty folders."""
+        offsets = self.folder / "spark" / "offsets"
+        if offsets.is_dir() and not any(file.name.isdigit() for file in offsets.iterdir()):
+            for file in [*offsets.glob(".*.tmp"), *offsets.glob(".*.crc")]:
+                file.unlink()
+
     def let_go(self) -> None:
         """Let another run of this query begin."""
         if self._lock is not None:

@@ -106,6 +106,7 @@ class SparkRun:
         self._end_after: int | None = None
         self._checkpoint.hold()
         try:
+            self._checkpoint.clear_broken_start()
             self._totals, self._counted = self._earlier_totals()
             self._started_ns = time.time_ns()
             self._query = self._start(frames, lateness_us)
