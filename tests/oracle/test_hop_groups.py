@@ -17,7 +17,9 @@ import pytest
 
 import midstream as ms
 from midstream.operators.hopping import build_execution
-from oracle.hopping import Row, Window, connection, draw_case, in_window, recompute, times_of
+from oracle.hop_generate import draw_case
+from oracle.hop_queries import Row, Window, times_of
+from oracle.hop_recompute import connection, in_window, recompute
 from oracle.migrations import seeds
 from oracle.test_hop_migrations import draw_migration
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from midstream.operators.hopping import build_execution
-from oracle.hopping import HopCase, draw_case, recompute
+from oracle.hop_generate import draw_case
+from oracle.hop_queries import HopCase
+from oracle.hop_recompute import recompute
 from oracle.migrations import seeds
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
 

@@ -17,13 +17,12 @@ from midstream.plan.algebra import Rel, Scan, inputs
 from midstream.plan.hopping import HopQuery
 from midstream.runtime.replay import prepare, replay
 from midstream.runtime.scenario import read_scenario
-from oracle.hopping import (
+from oracle.hop_generate import KINDS, draw_case
+from oracle.hop_queries import (
     INT,
-    KINDS,
     REAL,
     TEXT,
     Absent,
-    Answer,
     Body,
     Derived,
     HopCase,
@@ -33,16 +32,10 @@ from oracle.hopping import (
     SetOperation,
     Stream,
     Window,
-    connection,
-    draw_case,
-    in_window,
-    last_times,
-    plain,
-    recompute,
-    snapshots,
     streams_of,
     times_of,
 )
+from oracle.hop_recompute import Answer, connection, in_window, last_times, plain, recompute, snapshots
 from oracle.migrations import seeds
 
 PLANS = ("as-written", "push-down", "optimal")

@@ -17,7 +17,7 @@ from midstream.plan.expr_json import read_expr, write_expr
 from midstream.plan.hop_json import read_plan, write_plan
 from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.runtime.aggregates import user_aggregate
-from oracle.hopping import KINDS, draw_case
+from oracle.hop_generate import KINDS, draw_case
 from oracle.migrations import seeds
 
 

@@ -34,7 +34,9 @@ from midstream.runtime.spark.hop_meeting import HopAnswer, HopMeeting
 from midstream.runtime.spark.hop_planner import HopPlanner, scheduled
 from midstream.runtime.spark.intake import Packed
 from midstream.runtime.spark.version_bucket import EVENT, LATE, RESULT
-from oracle.hopping import KINDS, HopCase, draw_case, plain, times_of
+from oracle.hop_generate import KINDS, draw_case
+from oracle.hop_queries import HopCase, times_of
+from oracle.hop_recompute import plain
 from oracle.migrations import seeds
 
 SECOND = 1_000_000

@@ -14,7 +14,7 @@ from midstream.runtime.hop_sizes import filled
 from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.loop import Loop, output_schema
 from midstream.runtime.sinks import TableSink
-from oracle.hopping import KINDS, draw_case
+from oracle.hop_generate import KINDS, draw_case
 from oracle.migrations import seeds
 
 

@@ -38,7 +38,9 @@ from midstream.runtime.loop import Loop, output_schema
 from midstream.runtime.sinks import TableSink
 from midstream.runtime.sources import recorded_table
 from midstream.runtime.spark.checkpoint import Checkpoint
-from oracle.hopping import KINDS, Row, draw_case, recompute, times_of
+from oracle.hop_generate import KINDS, draw_case
+from oracle.hop_queries import Row, times_of
+from oracle.hop_recompute import recompute
 
 pytestmark = pytest.mark.spark
 

@@ -68,7 +68,7 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
     return found
 
 
-def finish(folder: Path, limit_s: float = 180) -> None:
+def finish(folder: Path, limit_s: float = 300) -> None:
     process = start(folder)
     try:
         code = process.wait(limit_s)

@@ -65,7 +65,7 @@ def out_rows(folder: Path) -> list[tuple[int, ...]]:
     return [row for f in files for row in rows_of(pq.read_table(f))]
 
 
-def wait_until(condition, limit_s: float = 60) -> None:
+def wait_until(condition, limit_s: float = 180) -> None:
     deadline = time.time() + limit_s
     while not condition():
         assert time.time() < deadline, "it never happened"
@@ -128,7 +128,7 @@ def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> Non
     outside.controls.send("snapshot")
     wait_until(lambda: any(e["event"] == "statistics" for e in outside.read_events()))
     outside.controls.send("drain")
-    assert run.wait(60)
+    assert run.wait(180)
     assert sorted(out_rows(tmp_path)) == sorted(files.expected("5 s"))
     assert run.status()["state"] == "stopped"
     drained = [e for e in run.events() if e["event"] == "drain"]

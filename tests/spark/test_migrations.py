@@ -186,7 +186,7 @@ def test_a_running_query_is_migrated_by_the_engine_and_from_another_process(tmp_
         assert refused.returncode == 2
         assert "'x', which is no alias" in refused.stderr
         wait_for(lambda: run.status()["rows_in"] + run.status()["last_batch"]["waiting"] >= BATCHES * 900)
-        assert run.wait_for_migration(second, 30) is not None
+        assert run.wait_for_migration(second, 120) is not None
         assert run.status()["plan"] == "((b c) a)"
         assert "(b c)" in run.explain().replace("b, c", "(b c)")
     finally:
@@ -208,10 +208,10 @@ def test_a_running_query_is_migrated_by_the_engine_and_from_another_process(tmp_
 
 def midstream(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from midstream.app.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def wait_for(condition, limit_s: float = 90) -> None:
+def wait_for(condition, limit_s: float = 180) -> None:
     deadline = time.time() + limit_s
     while not condition():
         assert time.time() < deadline, "it never happened"
