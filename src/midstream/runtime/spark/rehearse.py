@@ -145,7 +145,7 @@ class _Rehearsal:
         labels = labels_of(self.spark, buckets)
         last_us = {positions[name]: last for name, last in self.last_us.items()}
         spec = self._open(labels, dict.fromkeys(positions.values(), 0), last_us)
-        with with_settings(self.spark, buckets):
+        with with_settings(self.spark, buckets, rehearsal=True):
             frames = {
                 name: self.spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1).parquet(str(path))
                 for name, path in zip(names, staged, strict=True)

@@ -13,6 +13,13 @@ from pyspark.sql import SparkSession
 from midstream.model.errors import MidstreamError
 from midstream.runtime.spark.graph import SETTINGS
 
+REHEARSAL = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What a query needs that is never started again: on a local disk Spark's own choice starts five processes a file."""
+
 
 def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
     """Return the running session, or start one on this machine; a task may fail that often before its query does."""
@@ -34,9 +41,9 @@ def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
 
 
 @contextmanager
-def with_settings(spark: SparkSession, buckets: int) -> Iterator[None]:
+def with_settings(spark: SparkSession, buckets: int, rehearsal: bool = False) -> Iterator[None]:
     """Set what a starting query takes from its session, and put it back."""
-    wanted = {**SETTINGS, "spark.sql.shuffle.partitions": str(buckets)}
+    wanted = {**SETTINGS, **(REHEARSAL if rehearsal else {}), "spark.sql.shuffle.partitions": str(buckets)}
     before = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)
