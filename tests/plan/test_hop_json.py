@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from runtime.test_hop_recovery import draw_asked, plan_of, ticking
 
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.plan.algebra import scans
 from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
@@ -17,6 +18,7 @@ from midstream.plan.expr_json import read_expr, write_expr
 from midstream.plan.hop_json import read_plan, write_plan
 from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.runtime.aggregates import user_aggregate
+from midstream.runtime.hop_plans import migrated
 from oracle.hop_generate import KINDS, draw_case
 from oracle.migrations import seeds
 
@@ -32,7 +34,7 @@ def test_a_drawn_plan_is_read_as_it_was_written(seed: int) -> None:
     first = plan_of(case.sql, case.streams, "as-written")
     for shape in ("optimal", "push-down", "as-written"):
         asked = draw_asked(rnd, case.hop_us, hops=True).split(maxsplit=1)[1]
-        plan = plan_of(case.sql, case.streams, f"{shape} {asked}")
+        plan = migrated(first, MigrationRequest(f"{shape} {asked}"))
         found = there_and_back(plan, first.query)
         assert found == plan, case
         assert found.partitioning == plan.partitioning

@@ -1,6 +1,7 @@
 """Hopping queries in process: hops, flips, explanations, adaptation, calibration, refusals."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -132,6 +133,9 @@ def test_a_hop_adapts_within_its_bounds() -> None:
         ("working=never", "working is 'never'"),
         ("hop=0s", "a hop is longer than nothing"),
         ("same", "nothing runs yet"),
+        ("optimal hop=2s", "hop= is for migrations"),
+        ("optimal push-down", "plan 'optimal push-down' says its shape twice"),
+        ("modes=delta modes=auto", "says its modes twice"),
         ("color=red", "'color' is not known"),
     ],
 )
@@ -150,20 +154,81 @@ def test_a_hopping_query_is_not_changed() -> None:
         with pytest.raises(PlanError, match="a hopping query cannot be changed"):
             ask()
     sliding = engine.query("SELECT k FROM a").start(paused=True)
-    with pytest.raises(PlanError, match="a hopping query cannot be changed"):
+    with pytest.raises(PlanError, match="a query cannot change to a hopping one"):
         sliding.change("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND")
+
+
+SELF_JOIN = "SELECT a.k FROM a [RANGE 4 s], a [RANGE 4 s] b WHERE a.k = b.k HOP BY 2 SECONDS"
+
+
+@pytest.mark.parametrize("asked", [{"strategy": "hybrid"}, {"background": True}, {"join": "hash"}, {"budget": 7}])
+def test_a_migration_refuses_what_only_sliding_joins_have(asked: dict[str, object]) -> None:
+    run = engine_of(a=[(1, 5), (9, 5)]).query(SELF_JOIN).start(paused=True)
+    with pytest.raises(PlanError, match="is for sliding joins; a hopping query goes on with another plan at a hop"):
+        run.migrate("same modes=delta", **asked)
+    run.migrate("same modes=delta", strategy="moving-state")
+    assert [r["strategy"] for r in run.finish().migrations()] == ["moving-state"]
+
+
+def test_what_a_query_of_the_other_kind_has_is_refused() -> None:
+    engine = engine_of(a=[(1, 5), (9, 5)])
+    for method in ("hash", "nested-loop"):
+        with pytest.raises(PlanError, match=f"join = '{method}' is for sliding joins"):
+            engine.query(SELF_JOIN, join=method)
+    with pytest.raises(PlanError, match="a hopping query runs as a tree, not as cacq"):
+        engine.query(SELF_JOIN).start(framework="cacq")
+    with pytest.raises(PlanError, match="the query begins with HOP BY 2 SECONDS, outside the bounds of its hop"):
+        engine.query(SELF_JOIN).start(adapt="hop=4s..8s")
+    with pytest.raises(PlanError, match="what adapts by itself is a hopping query"):
+        engine.query("SELECT k FROM a").start(adapt="modes")
+    with pytest.raises(PlanError, match="modes=delta is for plans of hopping queries"):
+        engine.query("SELECT k FROM a", plan="modes=delta")
+    with pytest.raises(PlanError, match="a plan is text"):
+        engine.query(SELF_JOIN).start(paused=True).migrate(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT k FROM a [RANGE 9 s]", [None, None]),
+        ("SELECT k FROM a [RANGE 9 s] WHERE k IS NULL", [None, None]),
+        ("SELECT k FROM a [RANGE 9 s] WHERE k = 1", []),
+        ("SELECT DISTINCT k FROM a [RANGE 9 s]", [None]),
+        ("SELECT COUNT(k) FROM a [RANGE 9 s]", [0]),
+        ("SELECT COUNT(*) FROM a [RANGE 9 s] GROUP BY k", [2]),
+        ("SELECT b.k FROM a [RANGE 9 s], a [RANGE 9 s] b WHERE a.k = b.k", []),
+        ("SELECT k FROM a [RANGE 9 s] EXCEPT SELECT k FROM a [RANGE 9 s]", []),
+        ("SELECT k FROM a [ROWS 1 PARTITION BY k]", [None]),
+        ("SELECT k FROM a [RANGE 9 s] WHERE NOT EXISTS (SELECT 1 FROM a [RANGE 9 s] b WHERE a.k = b.k)", [None, None]),
+    ],
+)
+@pytest.mark.parametrize("modes", ["auto", "delta", "complete"])
+def test_a_column_without_any_value(sql: str, expected: list[object], modes: str) -> None:
+    rows = pa.table({"ts": [SECOND, 2 * SECOND, 9 * SECOND], "k": pa.nulls(3)})
+    query = ms.Engine().stream("a", rows, time="ts").query(f"{sql} HOP BY 9 SECONDS", plan=f"modes={modes}")
+    assert query.explain()
+    assert query.start().table().column(0).to_pylist() == expected
+
+
+def test_a_window_of_more_rows_than_can_be_counted_holds_them_all() -> None:
+    run = engine_of(a=[(1, 5), (3, 6), (9, 7)]).query(f"SELECT k FROM a [ROWS {10**20}] HOP BY 4 SECONDS").start()
+    assert told(run) == [(5, 4), (6, 4), (5, 8), (6, 8)]
 
 
 def test_the_least_integer_is_refused() -> None:
     engine = engine_of(a=[(1, -(2**63)), (9, 0)])
-    with pytest.raises(SourceError, match="cannot be held in a hopping query"):
+    with pytest.raises(
+        SourceError, match=r"a\.k has the least BIGINT, -9223372036854775808, which a hopping query cannot hold"
+    ):
         engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start()
 
 
 def test_the_least_integer_is_refused_beside_a_null_and_is_null_when_computed() -> None:
     rows = pa.table({"ts": [0, 1, 9 * SECOND], "k": pa.array([-(2**63), None, 7], pa.int64())})
     engine = ms.Engine().stream("a", rows, time="ts")
-    with pytest.raises(SourceError, match="cannot be held in a hopping query"):
+    with pytest.raises(
+        SourceError, match=r"a\.k has the least BIGINT, -9223372036854775808, which a hopping query cannot hold"
+    ):
         engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start()
     computed = engine_of(a=[(0, -(2**63) + 1), (9, 0)]).query(
         "SELECT k - 1 AS j FROM a [RANGE 1 SECOND] HOP BY 9 SECONDS"
@@ -332,7 +397,11 @@ def test_the_command_line_explains_and_replays(tmp_path: Path) -> None:
         '[[at]]\ntime = 12000000\nmigrate = "as-written"\nmodes = "complete"\n'
     )
     assert "group: COUNT(*)" in asked(app, ["explain", str(scenario)]).stdout
-    assert "holds nothing" in asked(app, ["explain", str(scenario), "--migrate", "same modes=complete"]).stdout
+    forecast = asked(app, ["explain", str(scenario), "--migrate", "same modes=complete"]).stdout
+    assert "holds nothing" in forecast
+    per_hop = re.search(r"expected cost ([\d.]+) ms per hop", asked(app, ["explain", str(scenario)]).stdout)
+    per_second = re.search(r"per second of event time: ([\d.]+) ms before", forecast)
+    assert float(per_second[1]) == pytest.approx(float(per_hop[1]) / 5, abs=0.002)
     report = tmp_path / "report.json"
     assert asked(app, ["replay", str(scenario), "--report", str(report)]).exit_code == 0
     written = json.loads(report.read_text())

@@ -114,9 +114,11 @@ def explain_command(
     order = plan if plan is not None else read.plan
     chosen = plan_any(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
     if isinstance(chosen, HopPlan):
-        if change is not None or strategy is not None:
-            raise MidstreamError("a hopping query is migrated at a hop: explain --migrate 'push-down modes=auto'")
-        asked_for = MigrationRequest.of(migrate) if migrate is not None else None
+        if change is not None:
+            raise MidstreamError("--change: a hopping query cannot be changed while it runs; see --migrate")
+        if strategy is not None and migrate is None:
+            raise MidstreamError("--strategy goes with --migrate")
+        asked_for = MigrationRequest.of(migrate, strategy) if migrate is not None else None
         print(explain_any(chosen, rehearsal.streams, asked_for))
         return
     if migrate is not None:

@@ -20,6 +20,7 @@ from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.model.errors import MidstreamError
 from midstream.plan.hop_spec import parse_hop_spec
 from midstream.plan.tree import parse_tree
+from midstream.runtime.hop_plans import check_hop_request
 from midstream.runtime.migrations import STRATEGIES, MigrationRequest
 from midstream.runtime.spark.available import require_spark
 from midstream.runtime.spark.checkpoint import Checkpoint
@@ -167,6 +168,7 @@ def migrate_command(
     request = MigrationRequest.of(plan, strategy, options)
     if status.get("hopping"):
         parse_hop_spec(plan)
+        check_hop_request(request)
     else:
         parse_tree(plan, tuple(status["aliases"]))
     identity = held.controls.send(MIGRATE, migration=request.to_dict())

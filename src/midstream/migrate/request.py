@@ -50,6 +50,8 @@ class MigrationRequest:
     output: str = "buffered"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.plan, str):
+            raise PlanError(f"a plan is text such as '((a b) c)', not {type(self.plan).__name__}")
         _one_of("strategy", self.strategy, (AUTO, *STRATEGIES))
         _one_of("ordering", self.ordering, ORDERINGS)
         _one_of("output", self.output, OUTPUTS)

@@ -35,8 +35,13 @@ def parse_hop_spec(text: str | None, before: HopSpec | None = None) -> HopSpec:
     ('DIDO', 'CICO')
     """
     spec = before or HopSpec()
+    said: set[str] = set()
     for word in (text or "").split():
         name, equals, value = word.partition("=")
+        what = name if equals else "shape"
+        if what in said:
+            raise PlanError(f"plan '{text}' says its {what} twice")
+        said.add(what)
         if not equals:
             if word not in SHAPES:
                 raise PlanError(f"'{word}' is no shape of a hopping plan; it can be {', '.join(SHAPES)}")

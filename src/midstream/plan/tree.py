@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from midstream.model.errors import PlanError
 
+HOP_WORDS = re.compile(r"(?:modes|working|hop)=\S*")
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -47,6 +49,9 @@ def parse_tree(text: str, aliases: tuple[str, ...]) -> Tree:
     >>> str(parse_tree("((a b) (c d))", ("a", "b", "c", "d")))
     '((a b) (c d))'
     """
+    for word in HOP_WORDS.findall(text):
+        if word not in aliases:
+            raise PlanError(f"{word} is for plans of hopping queries (HOP BY); this one is a join order such as (a b)")
     tokens = re.findall(r'[()]|"(?:[^"]|"")*"|[^\s()"]+|"', text)
     try:
         tree, rest = _read(tokens, text)

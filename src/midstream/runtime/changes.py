@@ -8,9 +8,11 @@ from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
 from midstream.change.recommend import read_matters
 from midstream.change.record import OPEN
 from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
-from midstream.lang.sql import parse_query
-from midstream.model.errors import MidstreamError
+from midstream.lang.sql import parse_any
+from midstream.model.errors import MidstreamError, PlanError
+from midstream.plan.hopping import HopQuery
 from midstream.plan.plan import Plan
+from midstream.runtime.hop_plans import NOT_TO_HOPPING
 from midstream.runtime.replay import Rehearsal, make_plan
 from midstream.runtime.sources import RecordedStream
 from midstream.runtime.statistics import look_at
@@ -40,7 +42,10 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
     text, name = query_text(query)
     catalog = [s.schema for s in rehearsal.streams]
     try:
-        return make_plan(parse_query(text, catalog, rehearsal.aggregates))
+        asked = parse_any(text, catalog, rehearsal.aggregates)
+        if isinstance(asked, HopQuery):
+            raise PlanError(NOT_TO_HOPPING)
+        return make_plan(asked)
     except MidstreamError as error:
         raise MidstreamError(f"{name}: {error}") from error
 

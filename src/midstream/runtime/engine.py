@@ -23,8 +23,9 @@ from midstream.plan.aggregates import check_aggregate_name
 from midstream.plan.hopping import HopPlan
 from midstream.plan.stage import UserAggregate
 from midstream.runtime.aggregates import user_aggregate
-from midstream.runtime.hop_adapt import parse_adaptation
+from midstream.runtime.hop_adapt import adaptation_of
 from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.hop_plans import NOT_CHANGED, NOT_TO_HOPPING
 from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.loop import AnyPlan, Loop, RunningLoop, output_schema
 from midstream.runtime.migrations import MigrationRequest, explain_migration
@@ -209,7 +210,7 @@ class PlannedQuery:
             target = FileSink(Path(sink), schema)
         else:
             target = FunctionSink(sink)
-        adaptation = parse_adaptation(adapt)
+        adaptation = adaptation_of(adapt, self.plan)
         loop = Loop(
             self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation
         )  # fmt: skip
@@ -294,8 +295,8 @@ class Run:
         asked = {"method": method, "order": order, **options}
         request = ChangeRequest.of(text, asked, identity=number)
         plan = self.query.planner(query, request.plan, request.join)
-        if isinstance(plan, HopPlan) or isinstance(self.plan, HopPlan):
-            raise PlanError("a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop")
+        if isinstance(self.plan, HopPlan) or isinstance(plan, HopPlan):
+            raise PlanError(NOT_CHANGED if isinstance(self.plan, HopPlan) else NOT_TO_HOPPING)
         self._guarded_change(lambda: self._running.change(request, plan))
         return self.changes()[-1]
 

@@ -8,11 +8,12 @@ A migration between two hops is exact, so that adapting never changes an answer;
 from dataclasses import dataclass, replace
 
 from midstream.model.errors import PlanError
-from midstream.model.time import parse_duration
+from midstream.model.time import format_duration, parse_duration
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 
 MODES, PLAN, HOP = "modes", "plan", "hop"
 KINDS = {
@@ -58,6 +59,20 @@ class Adaptation:
         if hop_us == plan.query.hop_us:
             return None
         return replace(plan, query=replace(plan.query, hop_us=hop_us))
+
+
+def adaptation_of(text: str | None, plan: Plan | HopPlan) -> Adaptation | None:
+    """Return what a plan's query may adapt; refuse what it cannot."""
+    found = parse_adaptation(text)
+    if found is None:
+        return None
+    if not isinstance(plan, HopPlan):
+        raise PlanError("what adapts by itself is a hopping query (HOP BY)")
+    if HOP in found.kinds and not found.least_us <= plan.query.hop_us <= found.most_us:
+        raise PlanError(
+            f"the query begins with HOP BY {format_duration(plan.query.hop_us)}, outside the bounds of its hop"
+        )
+    return found
 
 
 def parse_adaptation(text: str | None) -> Adaptation | None:

@@ -137,9 +137,10 @@ def explain_hop_migration(running: HopPlan, target: HopPlan, statistics: HopStat
         else:
             state = "is given its state, computed from the windows"
         lines.append(f"  {name_of(rel)}:{mode} {state}")
+    # Nanoseconds a microsecond are milliseconds a second.
     before = sum(c.total for _, _, c, _ in costs(running, statistics, constants)) / running.query.hop_us
     after = sum(c.total for _, _, c, _ in costs(target, statistics, constants)) / target.query.hop_us
-    lines.append(f"Expected cost per second of event time: {before * 1e3:,.3f} ms before, {after * 1e3:,.3f} ms after.")
+    lines.append(f"Expected cost per second of event time: {before:,.3f} ms before, {after:,.3f} ms after.")
     if running.query.hop_us != target.query.hop_us:
         hops = [format_duration(p.query.hop_us) for p in (running, target)]
         lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from midstream.migrate.request import MigrationRequest
+from midstream.migrate.request import AUTO, MOVING_STATE, OPTIONS, MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
@@ -15,6 +15,10 @@ from midstream.runtime.hopping import HopRuntime
 
 NOT_SAID: tuple[str, ...] = ()
 """Modes that a migration does not mention."""
+NOT_CHANGED = "a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop"
+NOT_TO_HOPPING = "a query cannot change to a hopping one while it runs; start that as a query of its own"
+NOT_CONTROLLED = "a hopping query takes no control elements; it is migrated or stopped"
+AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
 
 
 def plan_hopping(
@@ -27,15 +31,15 @@ def plan_hopping(
     spec = parse_hop_spec(text)
     if spec.shape == SAME:
         raise PlanError("'same' is the plan that runs; nothing runs yet")
+    if spec.hop_us is not None:
+        raise PlanError("hop= is for migrations: a query begins with the hop it is written with, behind HOP BY")
     return planned(query, spec, statistics, constants)
 
 
 def planned(
     query: HopQuery, spec: HopSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
 ) -> HopPlan:
-    """Return the plan that a specification asks for."""
-    if spec.hop_us is not None:
-        query = replace(query, hop_us=spec.hop_us)
+    """Return the plan that a specification asks for, but for its hop."""
     plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
     return replace(plan, working=(spec.working,) * len(plan.modes))
 
@@ -64,6 +68,16 @@ class Adviser:
         return None if statistics is None else self.adaptation.better(runtime.plan, statistics, load_constants())
 
 
+def check_hop_request(request: MigrationRequest) -> None:
+    """Refuse what is asked of a migration that only those of sliding joins have."""
+    if request.strategy not in (AUTO, MOVING_STATE):
+        raise PlanError(f"strategy {request.strategy} is for sliding joins; {AT_A_HOP}")
+    plain = MigrationRequest(request.plan)
+    for name in OPTIONS:
+        if getattr(request, name) != getattr(plain, name):
+            raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
+
+
 def migrated_live(running: HopPlan, request: MigrationRequest, runtime: HopRuntime) -> HopPlan:
     """Return the plan a migration asks for, from the one that runs and what it holds."""
     return migrated(running, request, runtime.statistics())
@@ -71,6 +85,7 @@ def migrated_live(running: HopPlan, request: MigrationRequest, runtime: HopRunti
 
 def migrated(running: HopPlan, request: MigrationRequest, statistics: HopStatistics | None = None) -> HopPlan:
     """Return the plan a migration asks for, from the one that runs."""
+    check_hop_request(request)
     kept = HopSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec = parse_hop_spec(request.plan, kept)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
@@ -80,5 +95,5 @@ def migrated(running: HopPlan, request: MigrationRequest, statistics: HopStatist
         spec = replace(spec, modes="auto")
     shape = "as-written" if spec.shape == SAME else spec.shape
     asked = replace(query, root=running.root) if spec.shape == SAME else query
-    plan = planned(asked, replace(spec, shape=shape, hop_us=None), statistics)
+    plan = planned(asked, replace(spec, shape=shape), statistics)
     return HopPlan(query, plan.root, plan.modes, plan.working)

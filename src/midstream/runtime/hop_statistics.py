@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
@@ -22,6 +21,7 @@ from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.runtime.hop_sizes import SeenSizes, summed
 from midstream.runtime.sources import RecordedStream
+from midstream.runtime.statistics import distinct_values
 
 LOOKED_AT = 200_000
 """Rows of each stream that are looked at."""
@@ -45,7 +45,7 @@ def look_at_streams(query: HopQuery, streams: Sequence[RecordedStream]) -> HopSt
             last = max(last, int(chunk.times.max()))
             seen += len(chunk.times)
             for name in names:
-                distinct[name] = max(distinct[name], pc.count_distinct(chunk.rows.column(name)).as_py())
+                distinct[name] = max(distinct[name], distinct_values(chunk.rows.column(name)))
             if seen >= LOOKED_AT:
                 break
         if first is None:
@@ -104,7 +104,7 @@ def look_at(execution: HopExecution) -> Look:
 
 
 def _different(codes: npt.NDArray[np.int64]) -> int:
-    return int(pc.count_distinct(pa.array(np.ascontiguousarray(codes))).as_py())
+    return distinct_values(pa.array(np.ascontiguousarray(codes)))
 
 
 def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:

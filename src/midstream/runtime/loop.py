@@ -15,7 +15,7 @@ from midstream.plan.hopping import DELTA, HopPlan
 from midstream.plan.plan import Plan
 from midstream.runtime.arrivals import FOREVER, NEVER, StreamReader
 from midstream.runtime.hop_adapt import Adaptation
-from midstream.runtime.hop_plans import Adviser, migrated, migrated_live
+from midstream.runtime.hop_plans import NOT_CHANGED, Adviser, migrated, migrated_live
 from midstream.runtime.hopping import HopRuntime
 from midstream.runtime.report import BatchReport, Report
 from midstream.runtime.sinks import FileSink, Sink, TableSink
@@ -60,6 +60,8 @@ class Loop:
     def __post_init__(self) -> None:
         if isinstance(self.plan, Plan):
             check_framework(self.plan, self.framework)
+        elif self.framework != "tree":
+            raise PlanError(f"a hopping query runs as a tree, not as {self.framework}")
         if self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
@@ -134,7 +136,7 @@ class RunningLoop:
     def versioned(self) -> VersionedRuntime:
         """Return the runtime of a query that can be changed, or refuse."""
         if isinstance(self.runtime, HopRuntime):
-            raise PlanError("a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop")
+            raise PlanError(NOT_CHANGED)
         return self.runtime
 
     @property

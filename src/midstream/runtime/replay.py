@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
-from midstream.lang.sql import parse_any, parse_query
+from midstream.lang.sql import parse_any
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
@@ -21,8 +21,8 @@ from midstream.plan.query import Query
 from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
 from midstream.runtime.aggregates import load_aggregates
-from midstream.runtime.hop_adapt import parse_adaptation
-from midstream.runtime.hop_plans import migrated, plan_hopping
+from midstream.runtime.hop_adapt import adaptation_of, parse_adaptation
+from midstream.runtime.hop_plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
 from midstream.runtime.hop_statistics import look_at_streams
 from midstream.runtime.late import LateFile
 from midstream.runtime.loop import Loop, Progress, output_schema
@@ -37,6 +37,10 @@ def plan_any(
 ) -> Plan | HopPlan:
     """Plan a query as asked: a join order; of a hopping query its shape, modes and working, from its recorded rows."""
     if isinstance(query, HopQuery):
+        if join != "auto":
+            raise PlanError(
+                f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
+            )
         return plan_hopping(query, order, look_at_streams(query, streams))
     return make_plan(query, order, join)
 
@@ -85,7 +89,10 @@ def prepare(scenario: Scenario) -> Rehearsal:
             if isinstance(request, MigrationRequest):
                 request.checked(running)
             elif isinstance(request, ChangeRequest):
-                after = make_plan(parse_query(request.sql, catalog, aggregates), request.plan, request.join)
+                asked = parse_any(request.sql, catalog, aggregates)
+                if isinstance(asked, HopQuery):
+                    raise PlanError(NOT_TO_HOPPING)
+                after = make_plan(asked, request.plan, request.join)
                 check_framework(after, scenario.framework)
                 check_change(running, after, request)
                 versions.append(after)
@@ -100,13 +107,16 @@ def prepare(scenario: Scenario) -> Rehearsal:
 def _checked_hopping(plan: HopPlan, scenario: Scenario) -> HopPlan:
     """Refuse what a hopping query cannot do."""
     running = plan
-    parse_adaptation(scenario.adapt)
+    try:
+        adaptation_of(scenario.adapt, plan)
+    except MidstreamError as error:
+        raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
     if scenario.framework != "tree":
         raise PlanError(f"scenario {scenario.path}: a hopping query runs as a tree, not as {scenario.framework}")
     for request in scenario.schedule:
         try:
             if not isinstance(request, MigrationRequest):
-                raise PlanError("a hopping query is migrated, not changed: its plan, its modes or its hop")
+                raise PlanError(NOT_CHANGED if isinstance(request, ChangeRequest) else NOT_CONTROLLED)
             running = migrated(running, request)
         except MidstreamError as error:
             raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error

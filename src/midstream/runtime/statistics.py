@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.model.statistics import Statistics
@@ -34,7 +35,7 @@ def look_at(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
             last = max(last, int(chunk.times.max()))
             seen += len(chunk.times)
             for group, name in members.items():
-                keys[group] = max(keys[group], pc.count_distinct(chunk.rows.column(name)).as_py())
+                keys[group] = max(keys[group], distinct_values(chunk.rows.column(name)))
             if seen >= LOOKED_AT:
                 break
         span_s = max((last - first) / 1e6, 1e-6) if first is not None else 1.0
@@ -49,3 +50,8 @@ def look_at(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
         for group, count in keys.items():
             stats.distinct[group, source.alias] = float(count)
     return stats
+
+
+def distinct_values(array: pa.Array | pa.ChunkedArray) -> int:
+    """Return how many different values there are, NULL not counted."""
+    return 0 if pa.types.is_null(array.type) else int(pc.count_distinct(array).as_py())

@@ -20,6 +20,9 @@ from midstream.plan.expr import Call, Column, Expr, columns
 from midstream.plan.hopping import TUPLE, HopPlan
 from midstream.plan.window import RangeWindow, RowsWindow
 
+MOST_ROWS = 2**62
+"""A window of more rows holds all there ever are."""
+
 
 @dataclass
 class Tree:
@@ -79,7 +82,7 @@ def open_windows(plan: HopPlan) -> dict[str, HopWindow]:
             out[alias] = HopWindow(len(fields.given), window.width_us)
         else:
             assert isinstance(window, RowsWindow), "a hopping query has windows of time or rows"
-            out[alias] = HopWindow(len(fields.given), None, window.count, len(fields.counted))
+            out[alias] = HopWindow(len(fields.given), None, min(window.count, MOST_ROWS), len(fields.counted))
     return out
 
 

@@ -112,7 +112,7 @@ class HopExecution:
             rows = np.empty((len(times), len(names)), np.int64)
             for k, column in enumerate(names):
                 if column not in codes:
-                    codes[column] = self.coding.encode(columns[column], given=True)
+                    codes[column] = self.coding.encode(columns[column], given=f"{alias}.{column}")
                 rows[:, k] = codes[column]
             self.windows[name].add(rows, times)
 

@@ -55,8 +55,8 @@ class Coding:
         """Return the memory of the numbered values."""
         return sum(n.values.nbytes for n in self._numbered.values())
 
-    def encode(self, array: pa.Array, given: bool = False) -> Vector:
-        """Return the codes of an array; of `given` rows every value must have one, what is computed may become NULL."""
+    def encode(self, array: pa.Array, given: str | None = None) -> Vector:
+        """Return the codes of an array; what is computed may become NULL, of a `given` column every value has one."""
         t = array.type
         if pa.types.is_null(t):
             return np.full(len(array), NULL, np.int64)
@@ -67,8 +67,8 @@ class Coding:
         else:
             values = numpy_values(array).astype(np.int64)
         valid = validity(array)
-        if given and len(values) and ((values == NULL) & (True if valid is None else valid)).any():
-            raise SourceError(f"the least {type_name(t)}, {NULL}, cannot be held in a hopping query")
+        if given is not None and len(values) and ((values == NULL) & (True if valid is None else valid)).any():
+            raise SourceError(f"{given} has the least {type_name(t)}, {NULL}, which a hopping query cannot hold")
         return values if valid is None else np.where(valid, values, NULL)
 
     def decode(self, codes: Vector, t: pa.DataType) -> pa.Array:

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, Row
 from midstream.migrate.request import MigrationRequest
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
+from midstream.runtime.hop_plans import NOT_CHANGED
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.control import CHANGE, CONTROL
 from midstream.runtime.spark.events import BatchEvent, event_of
@@ -15,7 +16,6 @@ from midstream.runtime.spark.hop_meeting import HopMeeting
 from midstream.runtime.spark.hop_planner import HopPlanner
 from midstream.runtime.spark.hop_sinks import HopSink
 from midstream.runtime.spark.records import Records
-from midstream.runtime.spark.repository import NO_CHANGE
 from midstream.runtime.spark.version_bucket import EVENT, RESULT
 
 Event = dict[str, Any]
@@ -75,7 +75,7 @@ class LiveHops:
         for control in events[0]["controls"] if events else ():
             if control["do"] in (CHANGE, CONTROL):
                 more = {"batch": number, "identity": control["id"], "control": control.get("control")}
-                told.append((control["do"], {**more, "state": "refused", "reason": NO_CHANGE}))
+                told.append((control["do"], {**more, "state": "refused", "reason": NOT_CHANGED}))
         return told
 
     def told(self) -> list[Event]:

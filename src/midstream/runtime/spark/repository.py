@@ -15,9 +15,8 @@ from midstream.model.stream import StreamSchema
 from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
+from midstream.runtime.hop_plans import NOT_CHANGED
 from midstream.runtime.loop import AnyPlan
-
-NO_CHANGE = "a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop"
 
 
 def _pickler() -> Any:
@@ -49,7 +48,7 @@ class Catalog:
     def changeable(self) -> Plan:
         """Return the plan of version 1 of a query that can be changed, or refuse."""
         if isinstance(self.first, HopPlan):
-            raise PlanError(NO_CHANGE)
+            raise PlanError(NOT_CHANGED)
         return self.first
 
     def check(self, plan: Plan) -> None:

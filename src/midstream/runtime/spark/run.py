@@ -22,8 +22,9 @@ from midstream.model.stream import StreamSchema
 from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.plan.stage import UserAggregate
-from midstream.runtime.hop_adapt import parse_adaptation
+from midstream.runtime.hop_adapt import adaptation_of
 from midstream.runtime.hop_explain import explain_any
+from midstream.runtime.hop_plans import NOT_TO_HOPPING
 from midstream.runtime.loop import MOST_BUCKETS, AnyPlan, check_migration
 from midstream.runtime.spark.blobs import from_blob
 from midstream.runtime.spark.bucket import LATE
@@ -74,9 +75,7 @@ class SparkRun:
     ) -> None:
         self.plan = plan
         self.name = name
-        self._adaptation = parse_adaptation(adapt)
-        if self._adaptation is not None and not isinstance(plan, HopPlan):
-            raise MidstreamError("what adapts by itself is a hopping query (HOP BY)")
+        self._adaptation = adaptation_of(adapt, plan)
         self._schemas = tuple(schemas) or tuple(s.stream for s in plan.query.sources)
         self._planner = planner
         asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
@@ -313,7 +312,7 @@ class SparkRun:
         self._catalog.changeable()
         plan = self._planner(query, request.plan, request.join)
         if isinstance(plan, HopPlan):
-            raise PlanError("a query cannot change to a hopping one while it runs; start that as a query of its own")
+            raise PlanError(NOT_TO_HOPPING)
         return ask_for_change(self._checkpoint, self._catalog, plan, request)
 
     def control(self, control: str) -> str:
