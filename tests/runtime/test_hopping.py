@@ -387,6 +387,30 @@ def test_constants_fit_what_was_measured() -> None:
     assert case.hop_us == SECOND // 2
 
 
+@pytest.mark.parametrize(
+    ("sql", "run", "at", "said"),
+    [
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'control = "istop"', "takes no control elements"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'change = "SELECT k FROM a"', "cannot be changed while it runs"),
+        ("k FROM a", "", 'change = "SELECT k FROM a [RANGE 1 s] HOP BY 1 s"', "cannot change to a hopping one"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'migrate = "same"\nstrategy = "hybrid"', "hybrid is for sliding joins"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'migrate = "same hop=2s"\nhop = "3 s"', "says its hop twice"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", 'adapt = "hop=2s..3s"', 'migrate = "same"', "outside the bounds"),
+        ("k FROM a", "", 'migrate = "a"\nmodes = "delta"', "modes=delta is for plans of hopping queries"),
+    ],
+)
+def test_scenarios_that_cannot_be(tmp_path: Path, sql: str, run: str, at: str, said: str) -> None:
+    pq.write_table(pa.table({"ts": [0, SECOND], "k": [1, 2]}), tmp_path / "a.parquet")
+    scenario = tmp_path / "s.toml"
+    streams = '[streams.a]\npath = "a.parquet"\ntime = "ts"\n'
+    scenario.write_text(f'sql = "SELECT {sql}"\n{streams}[run]\n{run}\n[[at]]\ntime = 500000\n{at}\n')
+    found = CliRunner().invoke(app, ["replay", str(scenario), "--out", str(tmp_path / "out.parquet")])
+    assert isinstance(found.exception, MidstreamError)
+    assert said in str(found.exception)
+    assert "s.toml" in str(found.exception)
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def test_the_command_line_explains_and_replays(tmp_path: Path) -> None:
     asked = CliRunner().invoke
     pq.write_table(pa.table({"ts": [k * SECOND for k in range(30)], "k": list(range(30))}), tmp_path / "a.parquet")

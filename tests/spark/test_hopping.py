@@ -393,7 +393,7 @@ def test_a_kill_does_not_show(kind: str, tmp_path: Path) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     assert kills > 0
-    assert started(tmp_path, kind).wait(180) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert started(tmp_path, kind).wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
     released_us = Checkpoint.existing(tmp_path / "checkpoint").read_status()["last_batch"]["released_us"]
     engine = ms.Engine()
     for name, table in streams.items():

@@ -1,7 +1,8 @@
 """Kill it in the middle; restart; compare: nothing lost, nothing twice.
 
-Each kill is at a random moment: during start-up, inside a micro-batch, around its commit, or between two. Output must
-be what the undisturbed run writes, file by file.
+Each kill is at a random moment: during start-up, inside a micro-batch, around its commit, or between two. The rows that
+were written must be those of the undisturbed run. Their files need not be: a driver that dies after it has noted which
+files there are to read, and before it has noted what its next micro-batch reads of them, reads more in that one.
 """
 
 import os
@@ -78,14 +79,14 @@ def finish(folder: Path, limit_s: float = 300) -> None:
     assert code == 0, (folder / "log").read_text()[-3000:]
 
 
-def output(folder: Path) -> dict[str, list[tuple[int, ...]]]:
-    """Return the rows of each output file."""
+def output(folder: Path) -> list[tuple[int, ...]]:
+    """Return the rows of all output files."""
     files = sorted((folder / "out").glob("*.parquet"))
-    return {f.name: sorted(zip(*pq.read_table(f).to_pydict().values(), strict=True)) for f in files}
+    return sorted(row for f in files for row in zip(*pq.read_table(f).to_pydict().values(), strict=True))
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, ...]]]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, ...]]:
     folder = tmp_path_factory.mktemp("undisturbed")
     streams = write_streams(folder)
     finish(folder)
@@ -94,7 +95,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tupl
     return found
 
 
-def check_against_local(streams: dict[str, pa.Table], found: dict[str, list[tuple[int, ...]]]) -> None:
+def check_against_local(streams: dict[str, pa.Table], rows: list[tuple[int, ...]]) -> None:
     """The undisturbed run itself equals the in-process runtime, up to the rows that still wait at its end."""
     sys.path.insert(0, str(SCRIPT.parent))
     from live_query import SQL
@@ -103,14 +104,14 @@ def check_against_local(streams: dict[str, pa.Table], found: dict[str, list[tupl
     for name, table in streams.items():
         engine.stream(name, table, time="ts", lateness="500 ms")
     local = engine.query(SQL).start().table()
-    rows = sorted(row for rows in found.values() for row in rows)
     released = max(row[-2] for row in rows)
     expected = [r for r in zip(*local.to_pydict().values(), strict=True) if r[-2] <= released]
     assert len(rows) > 1000
-    assert rows == sorted(expected)
+    same = rows == sorted(expected)
+    assert same
 
 
-def test_killing_the_driver_changes_nothing(tmp_path: Path, undisturbed: dict[str, list[tuple[int, ...]]]) -> None:
+def test_killing_the_driver_changes_nothing(tmp_path: Path, undisturbed: list[tuple[int, ...]]) -> None:
     rnd = random.Random(5)
     kills, rounds = 0, 0
     while kills < DRIVER_KILLS:
@@ -127,10 +128,11 @@ def test_killing_the_driver_changes_nothing(tmp_path: Path, undisturbed: dict[st
                 end_group(process)
                 kills += 1
         finish(folder)
-        assert output(folder) == undisturbed, f"after {kills} kills"
+        same = output(folder) == undisturbed  # nobody wants to read how millions of rows differ
+        assert same, f"after {kills} kills"
 
 
-def test_killing_workers_changes_nothing(tmp_path: Path, undisturbed: dict[str, list[tuple[int, ...]]]) -> None:
+def test_killing_workers_changes_nothing(tmp_path: Path, undisturbed: list[tuple[int, ...]]) -> None:
     write_streams(tmp_path)
     rnd = random.Random(6)
     process, killed = start(tmp_path), 0
@@ -142,11 +144,12 @@ def test_killing_workers_changes_nothing(tmp_path: Path, undisturbed: dict[str, 
             if len(workers) > 1:  # the first one forks the others
                 os.kill(rnd.choice(sorted(workers)[1:]), signal.SIGKILL)
                 killed += 1
-        process.wait(240)
+        process.wait(300)
     finally:
         if process.poll() is None:
             end_group(process)
     if process.returncode != 0:
         finish(tmp_path)
     assert killed >= 3
-    assert output(tmp_path) == undisturbed
+    same = output(tmp_path) == undisturbed
+    assert same, f"after {killed} kills"

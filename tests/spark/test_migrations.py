@@ -124,7 +124,7 @@ def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_
     kills = 0
     for _ in range(2):
         process = start(tmp_path, strategy)
-        deadline = time.time() + 120
+        deadline = time.time() + 240
         before = sum(e.get("event") == "migration" for e in events_of(tmp_path))
         try:
             while process.poll() is None and time.time() < deadline:
@@ -140,7 +140,7 @@ def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_
             process.wait()
     process = start(tmp_path, strategy)
     try:
-        code = process.wait(240)
+        code = process.wait(300)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
