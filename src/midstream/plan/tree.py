@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from midstream.model.errors import PlanError
 
-HOP_WORDS = re.compile(r"(?:modes|working|hop)=\S*")
+HOP_WORDS = re.compile(r"\b(?:modes|working|hop)=[^\s()]*")
 
 
 @dataclass(frozen=True)
