@@ -1,5 +1,6 @@
-"""Leave the Spark modules out of doctest collection where the `spark` extra is not installed."""
+"""Leave the modules that import PySpark out of doctest collection where the `spark` extra is not installed."""
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("pyspark") else ["src/midstream/runtime/spark*"]
+ON_SPARK = ["src/midstream/spark/*", "src/midstream/app/demo.py", "src/midstream/app/launch.py"]
+collect_ignore_glob = [] if find_spec("pyspark") else ON_SPARK

@@ -25,11 +25,11 @@ from benchmarks.workload import Workload, equi_join
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
 from midstream.change.repository import Repository
+from midstream.local.local import LocalRuntime
+from midstream.local.sources import StreamRows
+from midstream.local.versions import VersionedRuntime
 from midstream.operators import build
 from midstream.plan.plan import Plan
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows
-from midstream.runtime.versions import VersionedRuntime
 
 METHODS: dict[str, dict[str, str]] = {
     "immediate": {"method": "immediate"},

@@ -22,14 +22,14 @@ from benchmarks.measure import Progress
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
 from midstream.lang.sql import parse_any
+from midstream.local.calibrate import Calibration, calibrate, ranked
+from midstream.local.hop_measure import SCHEMA, Case, Seen, measure
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import MODES, HopPlan, HopQuery
-from midstream.runtime.calibrate import Calibration, calibrate, ranked
-from midstream.runtime.hop_measure import SCHEMA, Case, Seen, measure
 
 RATIOS = tuple(k / 10 for k in range(1, 11))
 ROWS, KEYS = 100_000, 50_000
@@ -273,7 +273,7 @@ def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
                             f"{pulled / both:.2f} times; push-down alone {pulled / pushed:.2f}"))  # fmt: skip
     alone = {percent: million(percent, seed, found.constants) for percent in (10, 1)}
     step()
-    from midstream.runtime.spark.settings import local_session  # PySpark is an extra
+    from midstream.spark.settings import local_session  # PySpark is an extra
 
     session = local_session()
     large = [with_spark(measured, percent, seed, session) for percent, measured in alone.items()]

@@ -16,9 +16,9 @@ from benchmarks.migration_parts.clique import SECOND_US, Clique
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
+from midstream.local.local import LocalRuntime
 from midstream.migrate.request import HYBRID, JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
 from midstream.model.batch import Results
-from midstream.runtime.local import LocalRuntime
 
 OLD = "(((((a b) c) d) e) f)"
 RIGHT_DEEP = "(a (b (c (d (e f)))))"

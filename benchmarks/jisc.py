@@ -21,10 +21,10 @@ from benchmarks.migration_parts.chain import EVEN, UNIFORM, Chain
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
+from midstream.local.local import LocalRuntime
+from midstream.local.sources import StreamRows
 from midstream.migrate.record import FINISHED
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows
 
 SETS = ((20, UNIFORM, 1.0, 9), (20, EVEN, 1.0, 5), (60, EVEN, 1.0, 3))
 """Joins, how keys are drawn, keys per row of a window, turns.

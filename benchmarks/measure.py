@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
+from midstream.local.local import LocalRuntime
+from midstream.local.sources import StreamRows
 from midstream.model.time import FOREVER_US
 from midstream.operators.join_state import JoinInputState
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows
 
 Progress = Callable[[int, int], None]
 """Told how many seconds of event time are done, and how many there are."""

@@ -30,7 +30,7 @@ STEPS = (("hybrid", RIGHT), ("just-in-time", LEFT), ("moving-state", BUSHY), ("p
 
 def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
     """Return the ratios of all strategies and what every micro-batch took."""
-    from midstream.runtime.spark.settings import local_session
+    from midstream.spark.settings import local_session
 
     workload = Workload(4, equi_join(4, WINDOW_S), window_s=WINDOW_S, keys=400_000)
     folder = Path(tempfile.mkdtemp(prefix="midstream-bench-"))

@@ -32,7 +32,7 @@ def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
 
 
 def _measure(workload: Workload, steady: int, seed: int) -> dict[str, Any]:
-    from midstream.runtime.spark.settings import local_session
+    from midstream.spark.settings import local_session
 
     folder = Path(tempfile.mkdtemp(prefix="midstream-bench-"))
     # The first batches compile, start workers, fill the windows and make states grow; then everything stays put.

@@ -33,9 +33,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from midstream.app.replay import replay
+from midstream.local.replay import prepare
+from midstream.local.scenario import read_scenario
 from midstream.model.time import parse_duration
-from midstream.runtime.replay import prepare, replay
-from midstream.runtime.scenario import read_scenario
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.case"))
 SETTINGS = [{}, *({"batch": batch, "buckets": buckets} for batch in ("1 ms", "60 s") for buckets in (1, 2))]

@@ -11,9 +11,9 @@ import pytest
 
 from midstream.app.cli import app
 from midstream.lang.sql import parse_query
+from midstream.local.scenario import read_scenario
 from midstream.model.stream import StreamSchema
-from midstream.runtime.scenario import read_scenario
-from midstream.runtime.spark.pipeline_file import read_pipeline
+from midstream.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -96,7 +96,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_word_of_the_report_is_documented() -> None:
-    from midstream.runtime.report import BatchReport, Report
+    from midstream.local.report import BatchReport, Report
 
     text = (ROOT / "docs/replay.md").read_text(encoding="utf-8")
     for key in (*BatchReport.__dataclass_fields__, *Report.__dataclass_fields__):

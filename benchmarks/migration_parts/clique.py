@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
+from midstream.local.sources import StreamRows
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
-from midstream.runtime.replay import make_plan
-from midstream.runtime.sources import StreamRows
 
 SECOND_US = 1_000_000
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from midstream.local.local import LocalRuntime
+from midstream.local.sources import StreamRows
 from midstream.migrate.request import MigrationRequest
 from midstream.operators.snapshot import put_together, take_apart
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows
 
 
 class FrozenRun:

@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from midstream.app.engine import Engine
     from midstream.lang.builder import col, fn, lit, stream, when
     from midstream.model.errors import MidstreamError
-    from midstream.runtime.engine import Engine
 
 __all__ = ["Engine", "MidstreamError", "col", "fn", "lit", "stream", "when"]
 
-_HOMES = {"Engine": "runtime.engine", "MidstreamError": "model.errors"}
+_HOMES = {"Engine": "app.engine", "MidstreamError": "model.errors"}
 
 
 def __getattr__(name: str) -> Any:

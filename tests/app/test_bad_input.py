@@ -18,8 +18,9 @@ import pytest
 
 import midstream as ms
 from midstream.app.cli import main
-from midstream.runtime.replay import prepare, replay
-from midstream.runtime.scenario import read_scenario
+from midstream.app.replay import replay
+from midstream.local.replay import prepare
+from midstream.local.scenario import read_scenario
 
 ROWS = 1000
 EARLIER = b"the output of an earlier run"

@@ -17,12 +17,12 @@ import pytest
 from midstream.app.cli import main
 from midstream.change.record import ChangeRecord
 from midstream.lang.sql import parse_query
+from midstream.local.aggregates import load_aggregates
+from midstream.local.replay import make_plan
 from midstream.model.stream import StreamSchema
-from midstream.runtime.aggregates import load_aggregates
-from midstream.runtime.replay import make_plan
-from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.pipeline_file import read_pipeline
-from midstream.runtime.spark.repository import Catalog, load_version, numbers, retire, write_catalog
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.pipeline_file import read_pipeline
+from midstream.spark.repository import Catalog, load_version, numbers, retire, write_catalog
 
 STREAMS = tuple(
     StreamSchema(name, pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())]), "ts") for name in "srt"

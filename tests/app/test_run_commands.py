@@ -12,9 +12,9 @@ import pytest
 
 from midstream.app.cli import main
 from midstream.model.errors import MidstreamError
-from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import ControlLog
-from midstream.runtime.spark.pipeline_file import read_pipeline
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.control import ControlLog
+from midstream.spark.pipeline_file import read_pipeline
 
 BATCH = {
     "batch": 7, "at": 1.0, "version": 8, "rows_in": 20, "rows_out": 5, "late": 1, "waiting": 3,
@@ -305,7 +305,7 @@ def test_no_pipeline(tmp_path: Path, midstream) -> None:
 
 @pytest.mark.parametrize(("missing", "parts"), [("pyspark", ["midstream[spark]"]), ("java", ["Java 17", "JAVA_HOME"])])
 def test_without_pyspark_or_java(missing: str, parts: list[str], tmp_path: Path, midstream, monkeypatch) -> None:
-    from midstream.runtime.spark import available
+    from midstream.spark import available
 
     monkeypatch.setattr(available, "find_spec", lambda name: None if missing == "pyspark" else object())
     monkeypatch.setattr(available, "find_java", lambda: None)

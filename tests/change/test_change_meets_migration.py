@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.app.engine import Run
 from midstream.model.errors import MidstreamError
-from midstream.runtime.engine import Run
 
 STEP_US = 50_000
 ROWS = pa.table({"ts": [n * STEP_US for n in range(60)], "k": [1] * 60, "v": list(range(60))})

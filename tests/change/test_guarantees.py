@@ -15,11 +15,11 @@ from midstream.change.recommend import WORDS, recommend
 from midstream.change.schema import schema_change
 from midstream.change.span import spans
 from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
-from midstream.runtime.replay import make_plan
 from oracle.changes import (
     METHODS,
     Aggregates,

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.app.engine import Run
 from midstream.model.errors import MidstreamError
-from midstream.runtime.engine import Run
 
 STREAM = [1, 3, 8, 3, 5, 3, 4, 7]
 OLD = "SELECT SUM(v) AS total FROM s [ROWS 3 SLIDE 2]"

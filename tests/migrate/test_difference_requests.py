@@ -4,14 +4,14 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.local.local import LocalRuntime
+from midstream.local.loop import Loop
 from midstream.migrate.record import FINISHED, SUPERSEDED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
+from midstream.model.time import FOREVER
 from midstream.operators.build import build
 from midstream.plan.plan import Plan
-from midstream.runtime.arrivals import FOREVER
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.loop import Loop
 from oracle.test_moved_states import rows_between
 
 ROWS = pa.table({"ts": [0, 1, 2, 3, 4, 5], "k": [1, 2, 3, 1, 2, 3]})

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.local.local import LocalRuntime
 from midstream.migrate.decompose import decompose
 from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.just_in_time import JustInTime
@@ -15,7 +16,6 @@ from midstream.model.errors import PlanError
 from midstream.operators.build import build_sources, build_tree
 from midstream.plan.plan import Plan
 from midstream.plan.tree import parse_tree
-from midstream.runtime.local import LocalRuntime
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between
 

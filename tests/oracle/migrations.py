@@ -8,11 +8,11 @@ import pyarrow.compute
 import pytest
 
 import midstream as ms
+from midstream.local.local import LocalRuntime
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
-from midstream.runtime.local import LocalRuntime
 from oracle.generate import Case, draw_tree
 from oracle.recompute import plain
 from oracle.test_moved_states import rows_between

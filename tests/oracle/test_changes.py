@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midstream.runtime.replay import prepare, replay
-from midstream.runtime.report import Report
-from midstream.runtime.scenario import read_scenario
+from midstream.app.replay import replay
+from midstream.local.replay import prepare
+from midstream.local.report import Report
+from midstream.local.scenario import read_scenario
 from oracle.changes import (
     METHODS,
     Aggregates,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from runtime.test_bucket_recovery import run_disturbed
+from engine.test_bucket_recovery import run_disturbed
 
 import midstream as ms
+from midstream.local.local import LocalRuntime
+from midstream.local.loop import output_schema
 from midstream.migrate.record import FINISHED, NO_OP, SUPERSEDED, UNFINISHED
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.loop import output_schema
 from oracle.differences import (
     DifferenceCase,
     answer_after,

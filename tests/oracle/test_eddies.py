@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from midstream.engine import numbering
+from midstream.local.local import LocalRuntime
 from midstream.model.errors import PlanError
 from midstream.operators import codes, eddy
 from midstream.operators.build_eddy import build_eddy
 from midstream.operators.snapshot import put_together, take_apart
-from midstream.runtime import numbering
-from midstream.runtime.local import LocalRuntime
 from oracle.generate import Case, draw_case
 from oracle.migrations import seeds
 from oracle.recompute import plain, recompute

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from midstream.app.replay import replay
 from midstream.lang import sql
+from midstream.local.replay import prepare
+from midstream.local.scenario import read_scenario
 from midstream.model.stream import StreamSchema
 from midstream.plan.algebra import Rel, Scan, inputs
 from midstream.plan.hopping import HopQuery
-from midstream.runtime.replay import prepare, replay
-from midstream.runtime.scenario import read_scenario
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import (
     INT,

@@ -8,7 +8,7 @@ import pyarrow.compute
 import pytest
 
 import midstream as ms
-from midstream.runtime import numbering
+from midstream.engine import numbering
 from oracle.generate import Case
 from oracle.recompute import plain, recompute
 

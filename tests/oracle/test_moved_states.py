@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.local.arrivals import StreamReader
+from midstream.local.local import LocalRuntime
+from midstream.local.sources import StreamRows, recorded_table
 from midstream.operators.snapshot import put_together, take_apart
-from midstream.runtime.arrivals import StreamReader
-from midstream.runtime.local import LocalRuntime
-from midstream.runtime.sources import StreamRows, recorded_table
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 
 from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.diff import diff
 from midstream.plan.plan import Plan
 from midstream.plan.query import Output, Query, Subtracted
-from midstream.runtime.replay import make_plan
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("s", pa.string())])
 CATALOG = [StreamSchema(name, COLUMNS, "ts") for name in "abcd"]

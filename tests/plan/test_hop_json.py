@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from runtime.test_hop_recovery import draw_asked, plan_of, ticking
+from engine.test_hop_recovery import draw_asked, plan_of, ticking
 
+from midstream.local.aggregates import user_aggregate
+from midstream.local.hop_plans import migrated
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.plan.algebra import scans
@@ -17,8 +19,6 @@ from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
 from midstream.plan.expr_json import read_expr, write_expr
 from midstream.plan.hop_json import read_plan, write_plan
 from midstream.plan.hopping import HopPlan, HopQuery
-from midstream.runtime.aggregates import user_aggregate
-from midstream.runtime.hop_plans import migrated
 from oracle.hop_generate import KINDS, draw_case
 from oracle.migrations import seeds
 

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 
 from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.diff import diff
 from midstream.plan.plan import Plan
 from midstream.plan.tree import leaves
-from midstream.runtime.replay import make_plan
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("j", pa.int32()), ("s", pa.string()), ("v", pa.int64())])
 CATALOG = [StreamSchema(name, COLUMNS, "ts") for name in "abcd"]

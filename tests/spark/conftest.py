@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture(scope="session")
 def spark():
     """Return the shared session."""
-    from midstream.runtime.spark.settings import local_session
+    from midstream.spark.settings import local_session
 
     session = local_session()
     yield session

@@ -12,7 +12,7 @@ ROWS = 200
 
 
 def main(folder: Path, method: str, order: str) -> None:
-    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+    from midstream.spark.settings import local_session  # PySpark is an extra; tests are collected without it
 
     spark = local_session(failures=8)
     reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)

@@ -15,7 +15,7 @@ HOP BY 500 MILLISECONDS EMIT {}"""
 
 
 def main(folder: Path, kind: str) -> None:
-    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+    from midstream.spark.settings import local_session  # PySpark is an extra; tests are collected without it
 
     spark = local_session(failures=8)
     engine = ms.Engine(spark)

@@ -17,7 +17,7 @@ PLANS = ["(((a b) c) d)", "(a (b (c d)))", "((a c) (b d))", "(((d c) b) a)", "((
 
 
 def main(folder: Path, strategy: str) -> None:
-    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+    from midstream.spark.settings import local_session  # PySpark is an extra; tests are collected without it
 
     spark = local_session(failures=8)
     engine = ms.Engine(spark)

@@ -14,7 +14,7 @@ WHERE a.k = b.k AND b.k = c.k"""
 
 
 def main(folder: Path) -> None:
-    from midstream.runtime.spark.settings import local_session  # PySpark is an extra; tests are collected without it
+    from midstream.spark.settings import local_session  # PySpark is an extra; tests are collected without it
 
     spark = local_session(failures=8)
     engine = ms.Engine(spark)

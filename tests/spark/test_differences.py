@@ -9,8 +9,8 @@ import pytest
 from spark.test_live import Files, wait_until
 
 import midstream as ms
-from midstream.runtime.loop import Loop, output_schema
-from midstream.runtime.sinks import TableSink
+from midstream.local.loop import Loop, output_schema
+from midstream.local.sinks import TableSink
 from oracle.differences import draw_difference, recompute_changes, rows_of
 
 pytestmark = pytest.mark.spark
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_drawn_difference_equals_recomputing(seed: int, spark: object) -> None:
-    from midstream.runtime.spark.rehearse import rehearse
+    from midstream.spark.rehearse import rehearse
 
     rnd = random.Random(60_000 + seed)
     case = draw_difference(rnd)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from runtime.test_hop_recovery import (
+from engine.test_hop_recovery import (
     THREE,
     draw_asked,
     draw_requests,
@@ -28,16 +28,16 @@ from runtime.test_hop_recovery import (
 from spark.test_live import Files, wait_until
 
 import midstream as ms
+from midstream.local.hop_adapt import parse_adaptation
+from midstream.local.hop_constants import VARIABLE, save_constants
+from midstream.local.hop_explain import explain_any
+from midstream.local.loop import Loop, output_schema
+from midstream.local.sinks import TableSink
+from midstream.local.sources import recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.cost import Constants
-from midstream.runtime.hop_adapt import parse_adaptation
-from midstream.runtime.hop_constants import VARIABLE, save_constants
-from midstream.runtime.hop_explain import explain_any
-from midstream.runtime.loop import Loop, output_schema
-from midstream.runtime.sinks import TableSink
-from midstream.runtime.sources import recorded_table
-from midstream.runtime.spark.checkpoint import Checkpoint
+from midstream.spark.checkpoint import Checkpoint
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import Row, times_of
 from oracle.hop_recompute import recompute
@@ -51,7 +51,7 @@ BATCHES = 12
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_drawn_query_answers_as_in_process(seed: int, spark: object) -> None:
-    from midstream.runtime.spark.rehearse import rehearse
+    from midstream.spark.rehearse import rehearse
 
     rnd = random.Random(50_000 + seed)
     case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 2, 3]))
@@ -172,8 +172,8 @@ def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> No
 
 
 def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
-    from midstream.runtime.spark.hop_meeting import HopAnswer
-    from midstream.runtime.spark.hop_sinks import KeptTable
+    from midstream.spark.hop_meeting import HopAnswer
+    from midstream.spark.hop_sinks import KeptTable
 
     def change(hop: int, *rows: tuple[str | None, float | None, int]) -> HopAnswer:
         at = [hop] * len(rows)
@@ -290,7 +290,7 @@ def test_a_running_query_adapts_its_plan(tmp_path: Path, spark: Any, monkeypatch
 
 
 def test_a_rehearsal_adapts(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from midstream.runtime.spark.rehearse import rehearse
+    from midstream.spark.rehearse import rehearse
 
     monkeypatch.setenv(VARIABLE, str(save_constants(Constants(fixed=1.0), {}, tmp_path / "costs.json")))
     tables = three_streams(24)
@@ -337,8 +337,8 @@ returns = "BIGINT"
 
 
 def test_a_pipeline_keeps_a_table(tmp_path: Path, spark: Any) -> None:
-    from midstream.runtime.spark.launch import launch
-    from midstream.runtime.spark.pipeline_file import read_pipeline
+    from midstream.app.launch import launch
+    from midstream.spark.pipeline_file import read_pipeline
 
     files = Files(tmp_path)
     (tmp_path / "own.py").write_text(

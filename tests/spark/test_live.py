@@ -112,7 +112,7 @@ def test_output_is_in_max_order_and_goes_on_after_a_restart(disorder_us: int, tm
 
 
 def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> None:
-    from midstream.runtime.spark.checkpoint import Checkpoint
+    from midstream.spark.checkpoint import Checkpoint
 
     files = Files(tmp_path)
     files.grow()

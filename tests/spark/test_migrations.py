@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
+from midstream.local.loop import Loop, output_schema
+from midstream.local.sinks import TableSink
 from midstream.model.errors import PlanError
-from midstream.runtime.loop import Loop, output_schema
-from midstream.runtime.sinks import TableSink
 from oracle.generate import draw_case
 from oracle.migrations import (
     STRATEGIES,
@@ -39,7 +39,7 @@ BATCHES = 20
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_drawn_query_with_migrations_equals_recomputing(seed: int, spark: object) -> None:
-    from midstream.runtime.spark.rehearse import rehearse
+    from midstream.spark.rehearse import rehearse
 
     rnd = random.Random(80_000 + seed)
     while True:

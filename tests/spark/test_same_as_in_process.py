@@ -7,8 +7,8 @@ import pytest
 from test_cases import CASES, execute, read_case, squeeze
 
 import midstream as ms
-from midstream.runtime.loop import Loop, output_schema
-from midstream.runtime.sinks import TableSink
+from midstream.local.loop import Loop, output_schema
+from midstream.local.sinks import TableSink
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 
@@ -25,7 +25,7 @@ def test_a_golden_case(path: Path, tmp_path: Path, spark: object) -> None:
 
 
 def on_spark(spark: object, case: Case, batch_us: int, buckets: int) -> "ms.runtime.report.Report":
-    from midstream.runtime.spark.rehearse import rehearse
+    from midstream.spark.rehearse import rehearse
 
     engine = ms.Engine()
     for name, table in case.streams.items():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 
 from midstream.model.errors import MidstreamError
-from midstream.runtime.spark.checkpoint import Checkpoint
+from midstream.spark.checkpoint import Checkpoint
 
 CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
 WaitSeconds = Annotated[float, typer.Option("--wait", min=0, help="Wait this many seconds for it to happen.")]

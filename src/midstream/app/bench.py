@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import midstream
+from midstream.local.sinks import PendingFile
 from midstream.model.errors import MidstreamError
-from midstream.runtime.sinks import PendingFile
 
 NOT_BENCHMARKS = ("__init__", "workload", "measure", "staged")
 

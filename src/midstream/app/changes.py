@@ -7,9 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from midstream.local.changes import Cell, ChangeForecast, Guarantees
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
-from midstream.runtime.changes import Cell, ChangeForecast, Guarantees
 
 COLUMNS = {
     "loss": "no loss",

@@ -12,16 +12,17 @@ from midstream.app import change_commands, spark_commands
 from midstream.app.changes import print_change_forecast
 from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
+from midstream.app.replay import replay
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
+from midstream.local.calibrate import calibrate
+from midstream.local.changes import explain_change, labels_of, plan_change, read_matters
+from midstream.local.hop_constants import save_constants
+from midstream.local.hop_explain import explain_any
+from midstream.local.migrations import MigrationRequest, explain_migration
+from midstream.local.replay import plan_any, prepare
+from midstream.local.scenario import read_scenario
 from midstream.model.errors import MidstreamError
 from midstream.plan.hopping import HopPlan
-from midstream.runtime.calibrate import calibrate
-from midstream.runtime.changes import explain_change, labels_of, plan_change, read_matters
-from midstream.runtime.hop_constants import save_constants
-from midstream.runtime.hop_explain import explain_any
-from midstream.runtime.migrations import MigrationRequest, explain_migration
-from midstream.runtime.replay import plan_any, prepare, replay
-from midstream.runtime.scenario import read_scenario
 
 app = typer.Typer(
     name="midstream",

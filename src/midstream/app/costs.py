@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from midstream.runtime.calibrate import Calibration
+from midstream.local.calibrate import Calibration
 
 
 def print_costs(console: Console, found: Calibration) -> None:

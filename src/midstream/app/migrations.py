@@ -7,10 +7,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from midstream.local.migrations import MigrationForecast
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
-from midstream.runtime.migrations import MigrationForecast
-from midstream.runtime.spark.rates import Stretch
+from midstream.spark.rates import Stretch
 
 NOWHERE_US = -(2**60)
 

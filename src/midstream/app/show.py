@@ -17,9 +17,9 @@ from rich.table import Table
 
 from midstream.app.changes import print_changes
 from midstream.app.migrations import print_migrations
+from midstream.local.loop import AnyPlan
+from midstream.local.report import Report
 from midstream.model.time import format_instant
-from midstream.runtime.loop import AnyPlan
-from midstream.runtime.report import Report
 
 SHOWN_ROWS = 10
 BARS = " ▁▂▃▄▅▆▇█"

@@ -17,15 +17,15 @@ from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
+from midstream.local.hop_plans import check_hop_request
+from midstream.local.migrations import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.hop_spec import parse_hop_spec
 from midstream.plan.tree import parse_tree
-from midstream.runtime.hop_plans import check_hop_request
-from midstream.runtime.migrations import STRATEGIES, MigrationRequest
-from midstream.runtime.spark.available import require_spark
-from midstream.runtime.spark.checkpoint import Checkpoint
-from midstream.runtime.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP
-from midstream.runtime.spark.pipeline_file import read_pipeline
+from midstream.spark.available import require_spark
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.spark.pipeline_file import read_pipeline
 
 
 def run_command(
@@ -41,7 +41,8 @@ def run_command(
     file = read_pipeline(pipeline)
     Checkpoint(file.checkpoint).check_free()
     require_spark()
-    from midstream.runtime.spark.launch import launch, open_session  # PySpark is an extra, and slow to import
+    from midstream.app.launch import launch  # PySpark is an extra, and slow to import
+    from midstream.spark.session import open_session
 
     log = file.checkpoint / "spark.log"
     say(f"starting Spark (its log: {log})")
@@ -220,7 +221,7 @@ def demo_command(
     Example: `midstream demo --seconds 30`
     """
     require_spark()
-    from midstream.runtime.spark.demo import Demo  # PySpark is an extra, and slow to import
+    from midstream.app.demo import Demo  # PySpark is an extra, and slow to import
 
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise MidstreamError(f"--keep {keep} is not empty")

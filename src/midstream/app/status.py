@@ -7,9 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from midstream.local.hop_explain import explain_any
+from midstream.local.loop import AnyPlan
 from midstream.model.time import format_instant
-from midstream.runtime.hop_explain import explain_any
-from midstream.runtime.loop import AnyPlan
 
 NOWHERE_US = -(2**60)
 """Event times below this say that no row has been released yet."""

@@ -8,6 +8,9 @@ from midstream.model.errors import MidstreamError
 FOREVER_US = 2**63 - 1
 """A deadline that never passes, and the place of a row that has not been evicted."""
 
+NEVER, FOREVER = -(2**63), 2**63 - 1
+"""Before and after every event time."""
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 _UNITS_US = {

@@ -1,0 +1,295 @@
+"""The live demo: rows of a small shop are made as time passes, joined on Spark, and checked against recomputing.
+
+On the way the join order is changed twice: by a hybrid and by a just-in-time migration.
+
+maker (a thread) ──▶ folders of Parquet, one per stream ──▶ query on Spark ──▶ folder of results
+        └──────────▶ the same rows ──▶ in process, and by plain joins ──▶ equal?
+"""
+
+import os
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midstream.app.engine import Engine, PlannedQuery
+from midstream.app.launch import launch
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.control import DRAIN, SNAPSHOT
+from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
+from midstream.spark.rates import Stretch
+from midstream.spark.run import SparkRun
+from midstream.spark.session import open_session
+
+WIDTH_S = {"orders": 10, "payments": 10, "shipments": 8, "reviews": 5}
+"""The streams and their windows."""
+SQL = """
+SELECT o.id, o.amount, p.method, s.carrier, r.stars
+FROM orders [RANGE 10 SECONDS] o, payments [RANGE 10 SECONDS] p, shipments [RANGE 8 SECONDS] s,
+     reviews [RANGE 5 SECONDS] r
+WHERE o.id = p.id AND p.id = s.id AND s.id = r.id
+"""
+DETAIL = {"orders": "amount", "payments": "method", "shipments": "carrier", "reviews": "stars"}
+OUTPUT = ["id", "amount", "method", "carrier", "stars", "_time"]
+MIGRATIONS = ((0.35, "(o (p (s r)))", "hybrid"), (0.65, "((o s) (p r))", "just-in-time"))
+"""When (as a part of the time), to which plan and how the query is migrated."""
+STEP_S = 0.5
+"""Every stream gets a file in every step."""
+DELAY_US = 800_000
+LATENESS = "1 second"
+"""Rows come up to DELAY_US after their time, which is within the lateness."""
+
+
+class Maker(threading.Thread):
+    """Makes the rows of the four streams as time passes, and writes those that have arrived, step by step.
+
+    An order is paid, shipped and reviewed within seconds, now and then twice or never; times are whole milliseconds, so
+    that many are equal; rows arrive a little out of order.
+    """
+
+    def __init__(self, folder: Path, seconds: float, rate: int) -> None:
+        super().__init__(name="midstream-demo-maker", daemon=True)
+        self.folder = folder
+        self.rows = 0
+        self.ended = threading.Event()
+        self.stop = threading.Event()
+        self._seconds = seconds
+        self._rate = rate
+        self._random = np.random.default_rng(7)
+        self._underway: dict[str, pa.Table] = {}
+        self._next_id = 0
+        for name in WIDTH_S:
+            (folder / name).mkdir(parents=True)
+
+    def run(self) -> None:
+        """Write a file per stream and step until the time is over or `stop` is set; then what is still underway."""
+        started = time.time()
+        step = 0
+        while not self.stop.wait(max(0.0, started + (step + 1) * STEP_S - time.time())):
+            if step * STEP_S >= self._seconds:
+                break
+            end_us = int((started + (step + 1) * STEP_S) * 1e6)
+            self._make(end_us - int(STEP_S * 1e6), end_us)
+            self._write(step, end_us)
+            step += 1
+        self._write(step, None)
+        self.ended.set()
+
+    def _make(self, begin_us: int, end_us: int) -> None:
+        """Draw the orders of one step and all that follows from them."""
+        count = int(self._rate * STEP_S)
+        ids = np.arange(self._next_id, self._next_id + count)
+        self._next_id += count
+        at = np.sort(self._random.integers(begin_us, end_us, count))
+        self._add("orders", ids, at, self._random.integers(100, 100_000, count))
+        for name, mean_s, words in (
+            ("payments", 2.0, ["card", "bank", "wallet"]),
+            ("shipments", 4.0, ["north", "coast", "rail"]),
+            ("reviews", 6.0, [1, 2, 3, 4, 5]),
+        ):
+            times = self._random.choice([0, 1, 2], count, p=[0.04, 0.92, 0.04])
+            mine, base = np.repeat(ids, times), np.repeat(at, times)
+            later = (self._random.gamma(4.0, mean_s / 4.0, len(mine)) * 1e6).astype(np.int64)
+            self._add(name, mine, base + later, self._random.choice(words, len(mine)))
+
+    def _add(self, name: str, ids: np.ndarray, at_us: np.ndarray, detail: np.ndarray) -> None:
+        at_ms = at_us // 1000 * 1000
+        delay = self._random.integers(0, DELAY_US, len(ids)) * (self._random.random(len(ids)) < 0.05)
+        table = pa.table({"ts": at_ms, "id": ids, DETAIL[name]: detail, "_arrives": at_us + delay})
+        held = self._underway.get(name)
+        self._underway[name] = pa.concat_tables([held, table]) if held is not None else table
+
+    def _write(self, step: int, end_us: int | None) -> None:
+        """Write the rows that arrive before `end_us`, in the order they do; without it, all that have."""
+        for name, held in self._underway.items():
+            arrived = pc.less(held["_arrives"], int(time.time() * 1e6) if end_us is None else end_us)
+            rows = held.filter(arrived).sort_by("_arrives").drop_columns(["_arrives"])
+            self._underway[name] = held.filter(pc.invert(arrived))
+            if rows.num_rows:
+                pending = self.folder / name / f".{step:05d}.pending"
+                pq.write_table(rows, pending)
+                os.replace(pending, self.folder / name / f"{step:05d}.parquet")
+                self.rows += rows.num_rows
+
+    def recorded(self, name: str) -> pa.Table:
+        """Return all rows of a stream as they were written."""
+        return pa.concat_tables([pq.read_table(f) for f in sorted((self.folder / name).glob("*.parquet"))])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether what Spark gave out is what recomputing gives."""
+
+    equal: bool
+    sentence: str
+
+
+class Demo:
+    """One live run in a folder: `in`, `out`, `checkpoint`."""
+
+    def __init__(self, folder: Path, seconds: float, rate: int) -> None:
+        self.log = folder / "checkpoint" / "spark.log"
+        self._out = folder / "out"
+        self._checkpoint = Checkpoint(folder / "checkpoint")
+        self._maker = Maker(folder / "in", seconds, rate)
+        self._run: SparkRun | None = None
+        self._drained = False
+        self._seconds = seconds
+        self._started = 0.0
+        self._batches: list[dict[str, Any]] = []
+        self._asked: list[str] = []
+
+    @contextmanager
+    def start(self) -> Iterator[SparkRun]:
+        """Start Spark and the query; a first micro-batch without rows warms it up."""
+        spark = open_session("local[2, 4]", {}, self.log)
+        try:
+            self._run = launch(self._pipeline(), spark)
+            self._checkpoint.controls.send(SNAPSHOT)
+            yield self._run
+        finally:
+            self._maker.stop.set()
+            spark.stop()
+
+    def _pipeline(self) -> PipelineFile:
+        kinds = {"orders": "BIGINT", "reviews": "BIGINT"}
+        streams = tuple(
+            SparkStreamSpec(
+                name, "parquet", "ts", 1_000_000, f"ts BIGINT, id BIGINT, {DETAIL[name]} {kinds.get(name, 'STRING')}",
+                {"path": str((self._maker.folder / name).absolute())},
+            )
+            for name in WIDTH_S
+        )  # fmt: skip
+        sink = {"format": "folder", "path": str(self._out.absolute())}
+        trigger = {"processingTime": "1 second"}
+        return PipelineFile(
+            Path("demo"), "demo", SQL, self._checkpoint.folder, streams, sink, buckets=2, ordered=True, trigger=trigger
+        )
+
+    def tick(self) -> str:
+        """Start the streams once Spark is warm; when all rows are read ask the query to drain and stop. Say which."""
+        status = self._run.status() if self._run is not None else {}
+        batch = status.get("last_batch")
+        if batch is None:
+            return "Spark warms up"
+        if not self._started:
+            self._started = time.time()
+            self._maker.start()
+        self._note(batch)
+        left = self._started + self._seconds - time.time()
+        if not self._maker.ended.is_set():
+            self._migrate(1 - left / self._seconds)
+            doing = batch["phase"] if batch["phase"] != "steady" else f"plan {status['plan']}"
+            return f"{doing}; making rows for another {max(left, 0):.0f} s"
+        read = status["rows_in"] + status["late"] + batch["waiting"]
+        if read < self._maker.rows:
+            return "all rows are made; the query reads the last of them"
+        if not self._drained:
+            self._drained = True
+            self._checkpoint.controls.send(DRAIN)
+        return "all rows are read; asked to drain and stop"
+
+    def _note(self, batch: dict[str, Any]) -> None:
+        """Remember micro-batches in which something was released."""
+        if not self._batches or self._batches[-1]["batch"] != batch["batch"]:
+            self._batches.append(batch)
+
+    def _migrate(self, part: float) -> None:
+        """Ask for the next migration when its time has come."""
+        assert self._run is not None
+        if len(self._asked) < len(MIGRATIONS) and part >= MIGRATIONS[len(self._asked)][0]:
+            _, plan, strategy = MIGRATIONS[len(self._asked)]
+            self._asked.append(self._run.migrate(plan, strategy))
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of the migrations."""
+        return self._run.migrations() if self._run is not None else []
+
+    def stretches(self) -> list[Stretch]:
+        """Return the output rate phase by phase, from the time the windows are full."""
+        found: list[list[tuple[dict[str, Any], int]]] = []
+        for before, batch in pairwise(self._batches):
+            wide = batch["released_us"] - before["released_us"]
+            full = batch["released_us"] > int((self._started + max(WIDTH_S.values())) * 1e6)
+            if wide <= 0 or not full or batch["released_us"] > int((self._started + self._seconds) * 1e6):
+                continue
+            same = found and (found[-1][0][0]["phase"], found[-1][0][0]["plan"]) == (batch["phase"], batch["plan"])
+            if same:
+                found[-1].append((batch, wide))
+            else:
+                found.append([(batch, wide)])
+        return [
+            Stretch(
+                group[0][0]["phase"], group[0][0]["plan"], len(group),
+                sum(b["rows_out"] for b, _ in group) / sum(w for _, w in group) * 1e6,
+                statistics.median(b["wall_ms"] for b, _ in group) / 1000,
+            )
+            for group in found
+        ]  # fmt: skip
+
+    def end_early(self) -> None:
+        """Make no more rows; the rest of the demo follows at once."""
+        self._maker.stop.set()
+
+    def check(self) -> Verdict:
+        """Compare the results with recomputing from scratch, in process and by plain joins."""
+        files = sorted(self._out.glob("*.parquet"))
+        results = pa.concat_tables([pq.read_table(f) for f in files]) if files else None
+        found = Counter(_rows(results)) if results is not None else Counter()
+        tables = {name: self._maker.recorded(name) for name in WIDTH_S}
+        complaints = []
+        for way, expected in (("in process", _in_process(tables)), ("by plain joins", _plain_joins(tables))):
+            wanted = Counter(_rows(expected))
+            missing, extra = wanted - found, found - wanted
+            if missing or extra:
+                complaints.append(f"recomputed {way} there are {missing.total():,} more and {extra.total():,} fewer")
+        if results is not None and not _in_order(results):
+            complaints.append("they are not in the order of time")
+        count = f"{found.total():,} results"
+        if complaints:
+            return Verdict(False, f"{count}, NOT equal to recomputing from scratch: {'; '.join(complaints)}")
+        return Verdict(found.total() > 0, f"{count}, equal to recomputing from scratch")
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
+    return zip(*(table.column(name).to_pylist() for name in OUTPUT), strict=True)
+
+
+def _in_order(results: pa.Table) -> bool:
+    times = results.column("_time").to_numpy()
+    return bool((np.diff(times) >= 0).all())
+
+
+def _in_process(tables: dict[str, pa.Table]) -> pa.Table:
+    engine = Engine()
+    for name, table in tables.items():
+        engine.stream(name, table, time="ts", lateness=LATENESS)
+    query = engine.query(SQL)
+    assert isinstance(query, PlannedQuery)
+    return query.start(batch="5 seconds").table()
+
+
+def _plain_joins(tables: dict[str, pa.Table]) -> pa.Table:
+    """Join everything with the same id, then keep what is inside all windows at the time of the latest row."""
+    joined: pa.Table | None = None
+    for name, table in tables.items():
+        mine = table.rename_columns([f"ts_{name}" if c == "ts" else c for c in table.column_names])
+        joined = mine if joined is None else joined.join(mine, "id", join_type="inner")
+    assert joined is not None
+    latest = pc.max_element_wise(*(joined[f"ts_{name}"] for name in WIDTH_S))
+    for name, width_s in WIDTH_S.items():
+        age = pc.subtract(latest, joined[f"ts_{name}"])
+        inside = pc.less_equal(age, width_s * 1_000_000)
+        joined, latest = joined.filter(inside), latest.filter(inside)
+    return joined.append_column("_time", latest)

@@ -1,0 +1,364 @@
+"""The engine: declare streams, ask queries, run them.
+
+engine = Engine()
+engine.stream("orders", table, time="ts")
+run = engine.query("SELECT ...").start()
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
+from midstream.lang.builder import QueryBuilder
+from midstream.lang.sql import parse_any
+from midstream.local.aggregates import user_aggregate
+from midstream.local.hop_adapt import adaptation_of
+from midstream.local.hop_explain import explain_any
+from midstream.local.hop_plans import NOT_CHANGED, NOT_TO_HOPPING
+from midstream.local.hopping import HopRuntime
+from midstream.local.loop import AnyPlan, Loop, RunningLoop, output_schema
+from midstream.local.migrations import MigrationRequest, explain_migration
+from midstream.local.replay import plan_any
+from midstream.local.report import Report
+from midstream.local.sinks import FileSink, Sink, TableSink
+from midstream.local.sources import RecordedStream, open_recorded, recorded_table
+from midstream.model.errors import MidstreamError, PlanError
+from midstream.model.stream import StreamSchema
+from midstream.model.time import parse_duration, parse_instant
+from midstream.plan.aggregates import check_aggregate_name
+from midstream.plan.hopping import HopPlan
+from midstream.plan.stage import UserAggregate
+
+Planner = Callable[["str | QueryBuilder", str | None, str], AnyPlan]
+"""Plans a query given as text or by the builder, with a join order and method."""
+
+
+class FunctionSink:
+    """Results handed to a function, one record batch at a time."""
+
+    def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
+        self.write = function
+
+    def commit(self) -> None:
+        """Do nothing: the function has seen everything."""
+
+    def abort(self) -> None:
+        """Do nothing: what the function has seen cannot be taken back."""
+
+
+class Engine:
+    """Declared streams, in declaration order, and the queries asked of them. `Engine()` runs in process,
+    `Engine(spark)` on Spark.
+    """
+
+    def __init__(self, spark: Any = None) -> None:
+        self._spark = spark
+        self._streams: dict[str, RecordedStream] = {}
+        self._frames: dict[str, SparkStream] = {}
+        self._aggregates: dict[str, UserAggregate] = {}
+
+    def stream(self, name: str, data: Any, time: str, lateness: str | int = 0) -> "Engine":
+        """Declare a stream: a file, a table or what hands out Arrow; on Spark a streaming DataFrame."""
+        if name in self._streams or name in self._frames:
+            raise MidstreamError(f"stream '{name}' is declared twice")
+        if self._spark is not None:
+            self._frames[name] = spark_stream(name, data, time, parse_duration(lateness))
+            return self
+        open_it = open_recorded if isinstance(data, str | Path) else recorded_table
+        place = Path(data) if isinstance(data, str) else data
+        self._streams[name] = open_it(name, place, time, parse_duration(lateness))
+        return self
+
+    def query(
+        self, query: "str | QueryBuilder", name: str = "query", plan: str | None = None, join: str = "auto"
+    ) -> "PlannedQuery | SparkQuery":
+        """Plan a query given as SQL text or by the builder; `plan` is a join order such as `((a b) c)`."""
+        if not isinstance(query, str | QueryBuilder):
+            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
+        planned = self._plan(query, plan, join)
+        if self._spark is not None:
+            frames = tuple(self._frames.values())
+            return SparkQuery(self._spark, name, planned, frames, self._plan, self._aggregates)
+        return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan)
+
+    def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
+        """Declare an aggregate written in Python: called with the values of a window that are not null."""
+        check_aggregate_name(name)
+        if name.lower() in self._aggregates:
+            raise MidstreamError(f"aggregate '{name}' is declared twice")
+        self._aggregates[name.lower()] = user_aggregate(name, function, returns)
+        return self
+
+    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> AnyPlan:
+        catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
+        streams = tuple(self._streams.values())
+        if isinstance(query, str):
+            return plan_any(parse_any(query, catalog, self._aggregates), plan, join, streams)
+        return plan_any(query.bind(catalog, self._aggregates), plan, join, streams)
+
+
+@dataclass(frozen=True)
+class SparkStream:
+    """A declared streaming DataFrame."""
+
+    schema: StreamSchema
+    frame: Any
+    lateness_us: int
+
+
+def spark_stream(name: str, frame: Any, time: str, lateness_us: int) -> SparkStream:
+    """Check a streaming DataFrame and take its schema."""
+    if not getattr(frame, "isStreaming", False):
+        raise MidstreamError(f"stream '{name}' is not a streaming DataFrame; make it with spark.readStream")
+    if lateness_us < 0:
+        raise MidstreamError(f"stream '{name}': lateness cannot be negative")
+    from midstream.spark.graph import arrow_schema  # PySpark is an extra
+
+    return SparkStream(StreamSchema(name, arrow_schema(frame), time), frame, lateness_us)
+
+
+class SparkQuery:
+    """A query ready to run on Spark."""
+
+    def __init__(
+        self,
+        spark: Any,
+        name: str,
+        plan: AnyPlan,
+        streams: tuple[SparkStream, ...],
+        planner: Planner,
+        aggregates: dict[str, UserAggregate],
+    ) -> None:
+        self.name = name
+        self.plan = plan
+        self._spark = spark
+        self._streams = streams
+        self._planner = planner
+        self._aggregates = aggregates
+
+    def explain(self) -> str:
+        """Return the plan as people read it."""
+        return explain_any(self.plan)
+
+    def start(
+        self,
+        sink: Any,
+        checkpoint: str | Path,
+        buckets: int | None = None,
+        ordered: bool = False,
+        trigger: dict[str, Any] | None = None,
+        streams: Sequence[str] = (),
+        adapt: str | None = None,
+    ) -> Any:
+        """Start the query, or go on where its checkpoint left off.
+
+        `sink` is a folder for Parquet, a function of (DataFrame, batch number), or {"format": ..., options}. `buckets`
+        is one per core unless given. `ordered` brings each micro-batch's results into max order. `trigger` is what
+        Spark's `trigger` takes, such as {"processingTime": "1 second"} or {"availableNow": True}. `streams` names
+        further streams to read, for later versions of the query. `adapt` says what a hopping query may adapt by
+        itself: "modes", "hop=1s..10s", or both.
+        """
+        from midstream.spark.run import SparkRun  # PySpark is an extra
+
+        frames = {s.schema.name: s.frame for s in self._streams}
+        lateness = {s.schema.name: s.lateness_us for s in self._streams}
+        return SparkRun(
+            self._spark, self.name, self.plan, frames, lateness, sink, checkpoint, buckets, ordered, trigger,
+            [s.schema for s in self._streams], self._planner, self._aggregates, streams, adapt,
+        )  # fmt: skip
+
+
+class PlannedQuery:
+    """A query ready to run in process."""
+
+    def __init__(self, name: str, plan: AnyPlan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
+        self.name = name
+        self.plan = plan
+        self.streams = streams
+        self.planner = planner
+        """Plans another query over the same streams."""
+
+    def explain(self) -> str:
+        """Return the plan as people read it."""
+        return explain_any(self.plan, self.streams)
+
+    def start(
+        self,
+        sink: "str | Path | Callable[[pa.RecordBatch], None] | None" = None,
+        batch: str | int = "1 second",
+        buckets: int = 1,
+        framework: str = "tree",
+        paused: bool = False,
+        adapt: str | None = None,
+    ) -> "Run":
+        """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
+
+        `adapt` says what a hopping query may adapt by itself: "modes", "plan", "hop=1s..10s", or several of them. With
+        `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
+        there, `run.finish()` goes on to the end.
+        """
+        schema = output_schema(self.plan)
+        target: Sink
+        if sink is None:
+            target = TableSink(schema)
+        elif isinstance(sink, str | Path):
+            target = FileSink(Path(sink), schema)
+        else:
+            target = FunctionSink(sink)
+        adaptation = adaptation_of(adapt, self.plan)
+        loop = Loop(
+            self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation
+        )  # fmt: skip
+        run = Run(self, loop.start(target), target)
+        return run if paused else run.finish()
+
+
+class Run:
+    """A run in process: where it stands, its results and what has happened."""
+
+    def __init__(self, query: PlannedQuery, running: RunningLoop, sink: Sink) -> None:
+        self.query = query
+        self._running = running
+        self._sink = sink
+        self._failed = False
+
+    @property
+    def report(self) -> Report:
+        """Return the report of the run so far."""
+        return self._running.report
+
+    @property
+    def plan(self) -> AnyPlan:
+        """Return the plan that runs, or is being migrated to."""
+        return self._running.runtime.plan
+
+    def advance(self, until: "int | str | dt.datetime") -> "Run":
+        """Take in the rows before an event time."""
+        self._check_open()
+        return self._guarded(lambda: self._to(parse_instant(until)))
+
+    def finish(self) -> "Run":
+        """Take in all rows that are left and end the run."""
+        self._check_open()
+        return self._guarded(self._end)
+
+    def _to(self, until_us: int) -> None:
+        while self._running.step(until_us):
+            pass
+
+    def _end(self) -> None:
+        while self._running.step():
+            pass
+        self._running.finish()
+        self._sink.commit()
+
+    def _guarded(self, work: Callable[[], None]) -> "Run":
+        try:
+            work()
+        except BaseException:
+            self._sink.abort()
+            self._failed = True
+            raise
+        return self
+
+    def _check_open(self) -> None:
+        if self._failed:
+            raise MidstreamError(f"the run of '{self.query.name}' has failed")
+        if self._running.finished:
+            raise MidstreamError(f"the run of '{self.query.name}' has ended")
+
+    def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> dict[str, Any]:
+        """Go on with another plan of the same meaning from the next row on; return the record of the migration."""
+        self._check_open()
+        number = len(self._running.runtime.records()) + 1
+        self._running.migrate(MigrationRequest.of(plan, strategy, options, identity=str(number)))
+        return self.migrations()[-1]
+
+    def change(
+        self, query: "str | QueryBuilder", method: str = DRAIN, order: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Go on with another query from the next row on; return the record of the change.
+
+        `method` is immediate, delayed-drain, drain (with `order`, "query" or "stream"), graceful-immediate or
+        graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
+        """
+        self._check_open()
+        number = str(len(self._running.runtime.changes()) + 1)
+        if not isinstance(query, str | QueryBuilder):
+            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
+        text = query if isinstance(query, str) else "(built)"
+        asked = {"method": method, "order": order, **options}
+        request = ChangeRequest.of(text, asked, identity=number)
+        plan = self.query.planner(query, request.plan, request.join)
+        if isinstance(self.plan, HopPlan) or isinstance(plan, HopPlan):
+            raise PlanError(NOT_CHANGED if isinstance(self.plan, HopPlan) else NOT_TO_HOPPING)
+        self._guarded_change(lambda: self._running.change(request, plan))
+        return self.changes()[-1]
+
+    def control(self, control: str) -> "Run":
+        """Give the whole query a control element at the next row: fstart, istop, dstop; or abort the last change."""
+        self._check_open()
+        request = ControlRequest(control)
+        self._guarded_change(lambda: self._running.control(request))
+        return self
+
+    def _guarded_change(self, work: Callable[[], None]) -> None:
+        """Do something that may be refused, which leaves the run as it was."""
+        try:
+            work()
+        except MidstreamError:
+            raise
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return what became of each change of the query."""
+        return [record.to_dict() for record in self._running.runtime.changes()]
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of each migration."""
+        return [record.to_dict() for record in self._running.runtime.records()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what has happened, in order of event time."""
+        told = [{"event": "migration", **record} for record in self.migrations()]
+        told += [{"event": "change", **record} for record in self.changes()]
+        told.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
+        ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
+        return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self._running.finished else [])]
+
+    def table(self) -> pa.Table:
+        """Return the results so far of a run without a sink."""
+        if not isinstance(self._sink, TableSink):
+            raise MidstreamError(f"the results of '{self.query.name}' went to its sink, not to memory")
+        return self._sink.table()
+
+    def explain(self, migrate: str | None = None) -> str:
+        """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
+        if migrate is None or isinstance(self.plan, HopPlan):
+            asked = MigrationRequest.of(migrate) if migrate is not None else None
+            runtime = self._running.runtime
+            statistics = runtime.statistics() if isinstance(runtime, HopRuntime) else None
+            return explain_any(self.plan, self.query.streams, asked, statistics)
+        _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
+        return str(told)
+
+    def status(self) -> dict[str, Any]:
+        """Return where the run stands, as plain values."""
+        r = self.report
+        return {
+            "name": self.query.name,
+            "state": "failed" if self._failed else "ended" if self._running.finished else "paused",
+            "plan": str(self.plan),
+            "version": self._running.runtime.version,
+            "phase": self._running.runtime.phase,
+            "rows_in": r.rows_in,
+            "rows_out": r.rows_out,
+            "late": r.late,
+        }

@@ -1,0 +1,1 @@
+"""Host 1, this process: recorded streams, scenarios, files, reports."""

@@ -1,0 +1,73 @@
+"""Changes as the command line and the engine speak of them: requests, and what is known before anything happens."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from midstream.change.forecast import ChangeForecast, Timing, forecast_change
+from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
+from midstream.change.recommend import read_matters
+from midstream.change.record import OPEN
+from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
+from midstream.lang.sql import parse_any
+from midstream.local.hop_plans import NOT_TO_HOPPING
+from midstream.local.replay import Rehearsal, make_plan
+from midstream.local.sources import RecordedStream
+from midstream.local.statistics import look_at
+from midstream.model.errors import MidstreamError, PlanError
+from midstream.plan.hopping import HopQuery
+from midstream.plan.plan import Plan
+
+__all__ = [
+    "CONTROLS", "FIG_10", "LABELS", "METHODS", "OPEN", "ORDERS", "Cell", "ChangeForecast", "ChangeRequest",
+    "ControlRequest", "Guarantees", "Timing",
+    "explain_change", "labels_of", "plan_change", "query_text", "read_matters",
+]  # fmt: skip
+
+
+def query_text(query: str) -> tuple[str, str]:
+    """Return the text of a query that is a file whose name ends in .sql, or the text itself; and how to call it."""
+    file = query.strip() if query.strip().lower().endswith(".sql") else None
+    if file is None:
+        return query, "the new query"
+    try:
+        return Path(file).read_text(encoding="utf-8"), file
+    except FileNotFoundError as error:
+        raise MidstreamError(f"there is no query file {file}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise MidstreamError(f"query file {file} cannot be read") from error
+
+
+def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
+    """Plan the query a change goes to: a file whose name ends in .sql, or the text itself."""
+    text, name = query_text(query)
+    catalog = [s.schema for s in rehearsal.streams]
+    try:
+        asked = parse_any(text, catalog, rehearsal.aggregates)
+        if isinstance(asked, HopQuery):
+            raise PlanError(NOT_TO_HOPPING)
+        return make_plan(asked)
+    except MidstreamError as error:
+        raise MidstreamError(f"{name}: {error}") from error
+
+
+def explain_change(
+    old: Plan, new: Plan, streams: Sequence[RecordedStream], matters: Iterable[str] = ()
+) -> ChangeForecast:
+    """Say what each way from a query to another would guarantee and take, estimated from recorded streams."""
+    return forecast_change(old, new, look_at(old, streams), look_at(new, streams), matters)
+
+
+def labels_of(method: str | None, order: str | None) -> tuple[str, ...]:
+    """Return the methods that someone asks about, as the table of guarantees calls them; a drain in both orders.
+
+    >>> labels_of("drain", None), labels_of(None, "query"), labels_of("immediate", None)
+    (('drain/query', 'drain/stream'), ('drain/query',), ('immediate',))
+    """
+    if method is None and order is None:
+        return LABELS
+    method = ChangeRequest("", method or DRAIN, order).method
+    return tuple(label for label in LABELS if label in ((f"{method}/{order}",) if order else _orders(method)))
+
+
+def _orders(method: str) -> tuple[str, ...]:
+    return method, *(f"{method}/{order}" for order in ORDERS)

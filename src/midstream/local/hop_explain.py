@@ -1,0 +1,152 @@
+"""Explain plans of hopping queries: every operator with its mode, and what it would cost in each."""
+
+from collections.abc import Sequence
+
+from midstream.local.hop_constants import load_constants
+from midstream.local.hop_plans import migrated
+from midstream.local.hop_statistics import look_at_streams
+from midstream.local.sources import RecordedStream
+from midstream.migrate.request import MigrationRequest
+from midstream.model.time import format_duration
+from midstream.optimize.hopping.choose import costs
+from midstream.optimize.hopping.cost import Constants, cost
+from midstream.optimize.hopping.estimate import Sizes
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.algebra import (
+    Anti,
+    Distinct,
+    Except,
+    Group,
+    Join,
+    Project,
+    Rel,
+    Scan,
+    Select,
+    Union,
+    inputs,
+    name_of,
+    operators,
+)
+from midstream.plan.expr import Expr
+from midstream.plan.hopping import DELTA, MODES, HopPlan
+from midstream.plan.plan import Plan
+
+
+def explain_any(
+    plan: Plan | HopPlan,
+    streams: Sequence[RecordedStream] = (),
+    migrate: MigrationRequest | None = None,
+    statistics: HopStatistics | None = None,
+) -> str:
+    """Return a plan as people read it; of a hopping plan also what going on with another would mean.
+
+    Costs are from the statistics of a running query, or else from the first rows of recorded streams.
+    """
+    if isinstance(plan, Plan):
+        return plan.explain()
+    if statistics is None:
+        statistics = look_at_streams(plan.query, streams) or HopStatistics()
+    constants = load_constants()
+    if migrate is not None:
+        return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)
+    return explain_hopping(plan, statistics, constants)
+
+
+def explain_hopping(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> str:
+    """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
+    query = plan.query
+    lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
+    lines.append("  _hop: the time the answer is of, a multiple of the hop")
+    if query.emit == DELTA:
+        lines.append("  _sign: +1 when a row comes into the answer, -1 when it goes")
+    lines.append(f"Hop by {format_duration(query.hop_us)}, emit {query.emit}")
+    lines.append(f"Plan {plan}")
+    lines += [f"  {line}" for line in _draw(plan, statistics, constants)]
+    total = sum(c.total for _, _, c, _ in costs(plan, statistics, constants))
+    lines.append(f"  expected cost {total / 1e6:,.2f} ms per hop")
+    lines.append("Windows")
+    for source in query.sources:
+        ratio = f", the hop is {query.hop_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""
+        lines.append(f"  {source.alias}: {source.stream.name} {source.window}{ratio}")
+    return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"])
+
+
+def _draw(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> list[str]:
+    """Draw the tree, an operator a line, with its mode and what it costs per hop in every mode."""
+    tree = _tree(plan.root)
+    sizes = Sizes(statistics, plan.query.hop_us)
+    modes = dict(plan.of_paths())
+    width = max(len(text) for text, _, _ in tree)
+    head = f"{'':{width}}  mode  {'rows':>8}" + "".join(f"{mode:>9}" for mode in MODES)
+    lines = [f"{head}   ms per hop"]
+    for text, node, path in tree:
+        if isinstance(node, Scan):
+            lines.append(text)
+            continue
+        emitted = not path and plan.query.emit == DELTA
+        each = [cost(node, mode, plan.working[0], sizes, constants, emitted).total / 1e6 for mode in MODES]
+        rows = f"{sizes.of(node).complete:,.0f}"
+        lines.append(f"{text:{width}}  {modes[path]}  {rows:>8}" + "".join(f"{ms:9.3f}" for ms in each))
+    return lines
+
+
+def _tree(
+    rel: Rel, path: tuple[int, ...] = (), first: str = "", rest: str = ""
+) -> list[tuple[str, Rel, tuple[int, ...]]]:
+    lines = [(f"{first}{_said(rel)}", rel, path)]
+    below = inputs(rel)
+    for k, child in enumerate(below):
+        last = k + 1 == len(below)
+        branch, stem = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        lines += _tree(child, (*path, k), rest + branch, rest + stem)
+    return lines
+
+
+def _said(rel: Rel) -> str:
+    match rel:
+        case Scan(source=source):
+            return f"scan {source}"
+        case Select(conjuncts=conjuncts):
+            return f"select {_all(conjuncts)}"
+        case Project(outputs=outputs):
+            return f"project {', '.join(c.name for c, _ in outputs)}"
+        case Join(conjuncts=conjuncts) | Anti(conjuncts=conjuncts):
+            return f"{name_of(rel)} on {_all(conjuncts)}" if conjuncts else name_of(rel)
+        case Group(keys=keys, aggregates=aggregates):
+            by = f" by {', '.join(map(str, keys))}" if keys else ""
+            return f"group{by}: {', '.join(map(str, aggregates)) or 'nothing'}"
+        case Except() | Union() | Distinct():
+            return name_of(rel)
+
+
+def _all(conjuncts: Sequence[Expr]) -> str:
+    return " AND ".join(map(str, conjuncts))
+
+
+def explain_hop_migration(running: HopPlan, target: HopPlan, statistics: HopStatistics, constants: Constants) -> str:
+    """Say what going on with another plan would find and cost, before anything happens."""
+    held = {rel for rel, mode in _operators(running) if mode[0] == "D"}
+    lines = [f"From {running}", f"To   {target}"]
+    if running == target:
+        return "\n".join([*lines, "The same plan: nothing happens."])
+    for rel, mode in _operators(target):
+        if mode[0] == "C":
+            state = "holds the last answer, computed from the windows" if mode == "CIDO" else "holds nothing"
+        elif rel in held:
+            state = "is taken over with what it holds"
+        else:
+            state = "is given its state, computed from the windows"
+        lines.append(f"  {name_of(rel)}:{mode} {state}")
+    # Nanoseconds a microsecond are milliseconds a second.
+    before = sum(c.total for _, _, c, _ in costs(running, statistics, constants)) / running.query.hop_us
+    after = sum(c.total for _, _, c, _ in costs(target, statistics, constants)) / target.query.hop_us
+    lines.append(f"Expected cost per second of event time: {before:,.3f} ms before, {after:,.3f} ms after.")
+    if running.query.hop_us != target.query.hop_us:
+        hops = [format_duration(p.query.hop_us) for p in (running, target)]
+        lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")
+    lines.append("It takes effect at a hop, behind its answer; no answer is delayed, lost or given twice.")
+    return "\n".join(lines)
+
+
+def _operators(plan: HopPlan) -> list[tuple[Rel, str]]:
+    return list(zip(operators(plan.root), plan.modes, strict=True))

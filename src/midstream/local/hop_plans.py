@@ -1,0 +1,99 @@
+"""Plans of hopping queries: from what is asked, in words, and what is known of the rows, to a plan."""
+
+from dataclasses import dataclass, replace
+
+from midstream.local.hop_adapt import Adaptation
+from midstream.local.hop_constants import load_constants
+from midstream.local.hopping import HopRuntime
+from midstream.migrate.request import AUTO, MOVING_STATE, OPTIONS, MigrationRequest
+from midstream.model.errors import PlanError
+from midstream.optimize.hopping.choose import choose
+from midstream.optimize.hopping.cost import Constants
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.hop_spec import SAME, HopSpec, parse_hop_spec
+from midstream.plan.hopping import HopPlan, HopQuery
+
+NOT_SAID: tuple[str, ...] = ()
+"""Modes that a migration does not mention."""
+NOT_CHANGED = "a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop"
+NOT_TO_HOPPING = "a query cannot change to a hopping one while it runs; start that as a query of its own"
+NOT_CONTROLLED = "a hopping query takes no control elements; it is migrated or stopped"
+AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
+
+
+def plan_hopping(
+    query: HopQuery,
+    text: str | None = None,
+    statistics: HopStatistics | None = None,
+    constants: Constants | None = None,
+) -> HopPlan:
+    """Plan a hopping query as asked, or as cheap as possible."""
+    spec = parse_hop_spec(text)
+    if spec.shape == SAME:
+        raise PlanError("'same' is the plan that runs; nothing runs yet")
+    if spec.hop_us is not None:
+        raise PlanError("hop= is for migrations: a query begins with the hop it is written with, behind HOP BY")
+    return planned(query, spec, statistics, constants)
+
+
+def planned(
+    query: HopQuery, spec: HopSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
+) -> HopPlan:
+    """Return the plan that a specification asks for, but for its hop."""
+    plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
+    return replace(plan, working=(spec.working,) * len(plan.modes))
+
+
+@dataclass
+class Adviser:
+    """Looks at a running query from time to time, and says when another plan is worth it."""
+
+    adaptation: Adaptation
+    _last: tuple[float, int] = (0.0, 0)
+    """What it last saw: seconds of work, and hops answered."""
+
+    def __call__(self, runtime: HopRuntime) -> HopPlan | None:
+        """Return the plan to go on with, or None."""
+        if runtime.hops_with_plan < self.adaptation.every or runtime.hops % self.adaptation.every:
+            return None
+        work_s = sum(e.spent_s for e in runtime.executions)
+        worked, hops = self._last
+        self._last = (work_s, runtime.hops)
+        since = max(runtime.hops - hops, 1)
+        event_s = runtime.hop_us / 1e6
+        other = self.adaptation.other_hop(runtime.plan, (work_s - worked) / since, event_s)
+        if other is not None:
+            return other
+        statistics = runtime.statistics()
+        return None if statistics is None else self.adaptation.better(runtime.plan, statistics, load_constants())
+
+
+def check_hop_request(request: MigrationRequest) -> None:
+    """Refuse what is asked of a migration that only those of sliding joins have."""
+    if request.strategy not in (AUTO, MOVING_STATE):
+        raise PlanError(f"strategy {request.strategy} is for sliding joins; {AT_A_HOP}")
+    plain = MigrationRequest(request.plan)
+    for name in OPTIONS:
+        if getattr(request, name) != getattr(plain, name):
+            raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
+
+
+def migrated_live(running: HopPlan, request: MigrationRequest, runtime: HopRuntime) -> HopPlan:
+    """Return the plan a migration asks for, from the one that runs and what it holds."""
+    return migrated(running, request, runtime.statistics())
+
+
+def migrated(running: HopPlan, request: MigrationRequest, statistics: HopStatistics | None = None) -> HopPlan:
+    """Return the plan a migration asks for, from the one that runs."""
+    check_hop_request(request)
+    kept = HopSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
+    spec = parse_hop_spec(request.plan, kept)
+    query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
+    if spec.shape == SAME and spec.modes in (NOT_SAID, running.modes):
+        return HopPlan(query, running.root, running.modes, (spec.working,) * len(running.modes))
+    if spec.modes == NOT_SAID:
+        spec = replace(spec, modes="auto")
+    shape = "as-written" if spec.shape == SAME else spec.shape
+    asked = replace(query, root=running.root) if spec.shape == SAME else query
+    plan = planned(asked, replace(spec, shape=shape), statistics)
+    return HopPlan(query, plan.root, plan.modes, plan.working)

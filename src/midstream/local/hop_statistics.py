@@ -1,0 +1,121 @@
+"""Statistics of a hopping query's rows: from the first rows of recorded streams, or from what a running one holds.
+
+    executions, one in each bucket ──▶ a look at each ──▶ statistics of the whole query
+
+A look is plain values, so that buckets elsewhere can tell of theirs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.local.hop_sizes import SeenSizes, summed
+from midstream.local.sources import RecordedStream
+from midstream.local.statistics import distinct_values
+from midstream.operators.hopping.build import window_columns
+from midstream.operators.hopping.build_execution import HopExecution
+from midstream.operators.hopping.node import Given
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.window import RangeWindow, RowsWindow
+
+LOOKED_AT = 200_000
+"""Rows of each stream that are looked at."""
+
+
+def look_at_streams(query: HopQuery, streams: Sequence[RecordedStream]) -> HopStatistics | None:
+    """Return statistics of the recorded streams a query reads, from their first rows; None if one is not recorded."""
+    found = HopStatistics()
+    by_name = {s.schema.name: s for s in streams}
+    if any(source.stream.name not in by_name for source in query.sources):
+        return None
+    for source in query.sources:
+        stream = by_name[source.stream.name]
+        names = query.columns_of(source.alias)
+        seen, first, last = 0, None, 0
+        distinct = dict.fromkeys(names, 0)
+        for chunk in stream.chunks(names):
+            if not len(chunk.times):
+                continue
+            first = int(chunk.times.min()) if first is None else min(first, int(chunk.times.min()))
+            last = max(last, int(chunk.times.max()))
+            seen += len(chunk.times)
+            for name in names:
+                distinct[name] = max(distinct[name], distinct_values(chunk.rows.column(name)))
+            if seen >= LOOKED_AT:
+                break
+        if first is None:
+            continue
+        rate = seen / max((last - first) / 1e6, 1e-6)
+        found.rows_per_s[source.alias] = rate
+        window = source.window
+        if isinstance(window, RangeWindow):
+            found.window_rows[source.alias] = min(float(stream.rows), rate * window.width_us / 1e6)
+        elif isinstance(window, RowsWindow) and not window.partition_by:
+            found.window_rows[source.alias] = float(min(stream.rows, window.count))
+        found.distinct.update({(source.alias, name): float(count) for name, count in distinct.items()})
+    return found
+
+
+@dataclass(frozen=True)
+class WindowLook:
+    """What one bucket sees of a window."""
+
+    rows: int
+    rows_per_s: float | None
+    values: dict[str, int] = field(default_factory=dict)
+    """Different values of each column."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one bucket sees of its part of a query, right behind a hop."""
+
+    windows: dict[str, WindowLook] = field(default_factory=dict)
+    """The windows, by alias of the query."""
+    given: list[Given | None] = field(default_factory=list)
+    """What each operator has lately given, in the order of the plan."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the look as plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def of(told: dict[str, Any]) -> "Look":
+        """Return a look from plain values."""
+        windows = {alias: WindowLook(**seen) for alias, seen in told["windows"].items()}
+        return Look(windows, [None if seen is None else Given(**seen) for seen in told["given"]])
+
+
+def look_at(execution: HopExecution) -> Look:
+    """Look at what a bucket holds."""
+    rates, found = execution.rows_per_s(), {}
+    fields = window_columns(execution.plan)
+    for alias in (s.alias for s in execution.plan.query.sources):
+        window = execution.windows[alias]
+        rows = window.held()[-LOOKED_AT:]
+        values = {c.name: _different(rows[:, k]) for k, c in enumerate(fields[alias].given)}
+        found[alias] = WindowLook(window.tuples, rates.get(alias), values)
+    return Look(found, execution.lately())
+
+
+def _different(codes: npt.NDArray[np.int64]) -> int:
+    return distinct_values(pa.array(np.ascontiguousarray(codes)))
+
+
+def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:
+    """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
+    found = HopStatistics()
+    for alias in looks[0].windows:
+        seen = [look.windows[alias] for look in looks]
+        found.window_rows[alias] = float(sum(w.rows for w in seen))
+        rates = [w.rows_per_s for w in seen if w.rows_per_s is not None]
+        if rates:
+            found.rows_per_s[alias] = sum(rates)
+        for name in seen[0].values:
+            found.distinct[alias, name] = float(max(sum(w.values[name] for w in seen), 1))
+    return sizes.see(plan, summed([look.given for look in looks]), found)

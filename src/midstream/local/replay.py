@@ -1,0 +1,197 @@
+"""Replay: run a scenario over recorded streams and write what came out and what happened."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+from midstream.change.repository import check_change, check_control
+from midstream.change.request import ChangeRequest
+from midstream.lang.sql import parse_any
+from midstream.local.aggregates import load_aggregates
+from midstream.local.hop_adapt import adaptation_of, parse_adaptation
+from midstream.local.hop_plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
+from midstream.local.hop_statistics import look_at_streams
+from midstream.local.late import LateFile
+from midstream.local.loop import Loop, Progress, output_schema
+from midstream.local.report import Report
+from midstream.local.scenario import JOINS, Scenario
+from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.local.sources import RecordedStream, StreamRows, open_recorded
+from midstream.migrate.request import MigrationRequest
+from midstream.model.errors import MidstreamError, PlanError, SinkError
+from midstream.operators.build import check_framework
+from midstream.optimize.order_joins import order_joins
+from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.nodes import MethodChoice
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
+from midstream.plan.stage import UserAggregate
+from midstream.plan.tree import parse_tree
+
+
+def plan_any(
+    query: Query | HopQuery, order: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
+) -> Plan | HopPlan:
+    """Plan a query as asked: a join order; of a hopping query its shape, modes and working, from its recorded rows."""
+    if isinstance(query, HopQuery):
+        if join != "auto":
+            raise PlanError(
+                f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
+            )
+        return plan_hopping(query, order, look_at_streams(query, streams))
+    return make_plan(query, order, join)
+
+
+def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
+    """Plan a query with the given join order, or a chosen one."""
+    if join not in JOINS:
+        raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
+    order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
+    return Plan(query, order, cast(MethodChoice, join))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A scenario with its streams opened and its query planned: everything that can be wrong has been checked."""
+
+    scenario: Scenario
+    streams: tuple[RecordedStream, ...]
+    plan: Plan | HopPlan
+    versions: tuple[Plan, ...] = ()
+    """The plans of the changes in the schedule, in the same order."""
+    aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the query will read."""
+        used = {s.stream.name for plan in (self.plan, *self.versions) for s in plan.query.sources}
+        return sum(s.rows for s in self.streams if s.schema.name in used)
+
+
+def prepare(scenario: Scenario) -> Rehearsal:
+    """Open the streams of a scenario and plan its query."""
+    streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
+    catalog = [s.schema for s in streams]
+    aggregates = load_aggregates(scenario.aggregates)
+    plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
+    if isinstance(plan, HopPlan):
+        return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
+    if scenario.adapt is not None:
+        raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
+    check_framework(plan, scenario.framework)
+    versions: list[Plan] = []
+    for request in scenario.schedule:
+        running = versions[-1] if versions else plan
+        try:
+            if isinstance(request, MigrationRequest):
+                request.checked(running)
+            elif isinstance(request, ChangeRequest):
+                asked = parse_any(request.sql, catalog, aggregates)
+                if isinstance(asked, HopQuery):
+                    raise PlanError(NOT_TO_HOPPING)
+                after = make_plan(asked, request.plan, request.join)
+                check_framework(after, scenario.framework)
+                check_change(running, after, request)
+                versions.append(after)
+                output_schema(plan, *versions)
+            else:
+                check_control(request, [running])
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
+    return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
+
+
+def _checked_hopping(plan: HopPlan, scenario: Scenario) -> HopPlan:
+    """Refuse what a hopping query cannot do."""
+    running = plan
+    try:
+        adaptation_of(scenario.adapt, plan)
+    except MidstreamError as error:
+        raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
+    if scenario.framework != "tree":
+        raise PlanError(f"scenario {scenario.path}: a hopping query runs as a tree, not as {scenario.framework}")
+    for request in scenario.schedule:
+        try:
+            if not isinstance(request, MigrationRequest):
+                raise PlanError(NOT_CHANGED if isinstance(request, ChangeRequest) else NOT_CONTROLLED)
+            running = migrated(running, request)
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
+    return plan
+
+
+OnLate = Callable[[str, StreamRows], None]
+Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
+"""Runs a loop to its end; results go to the sink, which is not committed."""
+
+
+def in_process(loop: Loop, sink: Sink, progress: Progress | None, on_late: OnLate | None) -> Report:
+    """Run a loop in this process."""
+    return loop.run(sink, progress, on_late)
+
+
+def replay(
+    rehearsal: Rehearsal,
+    out: Path | None = None,
+    report: Path | None = None,
+    late: Path | None = None,
+    progress: Progress | None = None,
+    host: Host = in_process,
+) -> tuple[Report, pa.Table | None]:
+    """Run a scenario; write output, report and late rows together at the end, or nothing at all.
+
+    `host` runs the loop. Return the report, and the output itself when no file was asked for.
+    """
+    scenario, plan = rehearsal.scenario, rehearsal.plan
+    late = late or scenario.late
+    _check_places([p for p in (out, report, late) if p is not None], rehearsal)
+    files: list[PendingFile | LateFile | FileSink] = []
+    try:
+        schema = output_schema(plan, *rehearsal.versions)
+        sink: FileSink | TableSink = FileSink(out, schema) if out is not None else TableSink(schema)
+        if isinstance(sink, FileSink):
+            files.append(sink)
+        late_file = LateFile(late) if late is not None else None
+        if late_file is not None:
+            files.append(late_file)
+        report_file = PendingFile(report) if report is not None else None
+        if report_file is not None:
+            files.append(report_file)
+        loop = Loop(
+            plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
+            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt),
+        )  # fmt: skip
+        on_late = late_file.add if late_file is not None else None
+        told = host(loop, sink, progress, on_late)
+        # Everything is whole on disk before the first file appears under its name.
+        if isinstance(sink, FileSink):
+            sink.close()
+        if late_file is not None:
+            late_file.close()
+        if report_file is not None:
+            report_file.close(told.to_json())
+        for file in files:
+            file.commit()
+    except BaseException:
+        for file in files:
+            file.abort()
+        raise
+    return told, sink.table() if isinstance(sink, TableSink) else None
+
+
+def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
+    """Refuse to write one file twice or over an input."""
+    taken = {s.path.resolve(): f"stream '{s.name}'" for s in rehearsal.scenario.streams}
+    taken[rehearsal.scenario.path.resolve()] = "the scenario"
+    if rehearsal.scenario.query_file is not None:
+        taken[rehearsal.scenario.query_file.resolve()] = "the query"
+    taken |= {file.resolve(): "the query of a change" for file in rehearsal.scenario.change_files}
+    taken |= {a.file.resolve(): f"the aggregate '{a.name}'" for a in rehearsal.scenario.aggregates}
+    for place in places:
+        other = taken.get(place.resolve())
+        if other is not None:
+            raise SinkError(f"cannot write {place}: it is also {other}")
+        taken[place.resolve()] = "another output"

@@ -1,0 +1,96 @@
+"""Asking a live query to change, from its own process or another: checked, planned, written down, then sent."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from midstream.change.guarantees import Guarantees, guarantees
+from midstream.change.record import ABORTED, SUPERSEDED
+from midstream.change.repository import check_change, columns_of, united
+from midstream.change.request import DRAIN, ChangeRequest
+from midstream.change.schema import schema_change
+from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
+from midstream.model.errors import MidstreamError
+from midstream.plan.plan import Plan
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.control import CHANGE
+from midstream.spark.repository import (
+    Catalog,
+    add_version,
+    load_version,
+    numbers,
+    packed_versions,
+    read_catalog,
+)
+
+
+@dataclass(frozen=True)
+class PreparedChange:
+    """A change that can be honoured: planned and checked, but nobody has heard of it yet."""
+
+    checkpoint: Checkpoint
+    running: Plan
+    plan: Plan
+    request: ChangeRequest
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """Return what its method guarantees for the two queries."""
+        return guarantees(self.running, self.plan)[self.label]
+
+    @property
+    def label(self) -> str:
+        """Return its method as the table of guarantees calls it."""
+        method = self.request.method
+        return f"{method}/{self.request.ordering}" if method == DRAIN else method
+
+    @property
+    def schema(self) -> list[str]:
+        """Say how the output changes, a sentence a column."""
+        return schema_change(columns_of(self.running), columns_of(self.plan))
+
+    def send(self) -> str:
+        """Put the version into the repository and send the control row; return its id."""
+        stored = add_version(self.checkpoint.versions, self.request.sql, self.plan)
+        return self.checkpoint.controls.send(CHANGE, change=self.request.to_dict(), version=stored.number)
+
+
+def ask_for_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> str:
+    """Check a change, put its version into the repository and send the control row; return its id."""
+    return _prepare(checkpoint, catalog, plan, request).send()
+
+
+def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedChange:
+    """Plan and check a change of the query that lives in a checkpoint to another one, given as text."""
+    checkpoint = Checkpoint.existing(folder)
+    try:
+        catalog = read_catalog(checkpoint.versions)
+    except FileNotFoundError:
+        raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
+    catalog.changeable()
+    query = parse_query(sql, catalog.streams, catalog.aggregates)
+    return _prepare(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
+
+
+def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:
+    """Ask the query that lives in a checkpoint for another one, given as text."""
+    return prepare_change(folder, sql, request).send()
+
+
+def _prepare(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:
+    first = catalog.changeable()
+    catalog.check(plan)
+    folder, gone = checkpoint.versions, _given_up(checkpoint)
+    number = max((n for n in numbers(folder) if n not in gone), default=1)
+    running = first if number == 1 else load_version(folder, number).plan
+    check_change(running, plan, request)
+    # Results of versions that run together can leave in one table.
+    together = [p for n, p in packed_versions(folder, first) if n not in gone]
+    united([columns_of(p) for p in (*together, plan)])
+    return PreparedChange(checkpoint, running, plan, request)
+
+
+def _given_up(checkpoint: Checkpoint) -> set[int]:
+    """Return the versions that were asked for and will not run: no change goes from them."""
+    told = [e for e in checkpoint.read_events() if e.get("event") == CHANGE and "to_version" in e]
+    return {e["to_version"] for e in told if e["state"] in (ABORTED, SUPERSEDED)}

@@ -1,0 +1,122 @@
+"""Hop planner: plans the migrations of a hopping query once, on the driver; the buckets are sent the plan itself.
+
+    words in a control row ──▶ buckets tell of them ──▶ planned here ──▶ a control row with the plan ──▶ buckets
+    what the buckets tell of their windows ──▶ does another plan pay? ─────────┘
+
+The control log keeps every plan that was sent, so that whoever starts the query again finds it there.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from midstream.local.hop_adapt import Adaptation
+from midstream.local.hop_plans import migrated
+from midstream.local.hop_sizes import SeenSizes
+from midstream.local.hop_statistics import Look, statistics_of
+from midstream.migrate.record import REFUSED, MigrationRecord
+from midstream.migrate.request import MOVING_STATE, MigrationRequest
+from midstream.model.errors import MidstreamError
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.hop_json import read_plan, write_plan
+from midstream.plan.hopping import HopPlan
+from midstream.spark.control import MIGRATE, ControlLog
+from midstream.spark.hop_adviser import HopAdviser
+from midstream.spark.hop_course import DueMigration
+
+Event = dict[str, Any]
+SELDOM = 16
+"""Hops between two looks when nothing adapts: for whoever asks, and for migrations in words."""
+
+
+class HopPlanner:
+    """What runs, what is on its way to the buckets, and what is known of the rows."""
+
+    def __init__(self, first: HopPlan, log: ControlLog, adaptation: Adaptation | None = None) -> None:
+        self._first = first
+        self._log = log
+        self._adviser = None if adaptation is None else HopAdviser(adaptation)
+        self.looks = SELDOM if adaptation is None else adaptation.every
+        """Hops between two looks at what the windows hold."""
+        self._plans = {"": first}
+        """Plans by the control row that has them; that of the query has none."""
+        sent = log.last(lambda row: row["do"] == MIGRATE and "plan" in row)
+        self._coming = "" if sent is None else str(sent["id"])
+        """The control row of the last plan that was sent: when everything has taken effect, that runs."""
+        self._unread: set[str] = set()
+        """Control rows that no bucket has told of."""
+        self._sizes = SeenSizes()
+        self.statistics: HopStatistics | None = None
+        """What the buckets have last told of their windows."""
+
+    def plan_of(self, row: str) -> HopPlan:
+        """Return the plan that a control row has."""
+        if row not in self._plans:
+            found = self._log.read(row)
+            if found is None:
+                raise MidstreamError(f"the control log does not have the plan that runs: there is no row {row}")
+            self._plans[row] = read_plan(found["plan"], self._first.query)
+        return self._plans[row]
+
+    def planned(self, request: MigrationRequest) -> HopPlan:
+        """Return the plan that a migration asks for, from the one that runs when all those before it are over."""
+        return migrated(self.plan_of(self._coming), request, self.statistics)
+
+    def on_batch(self, events: Sequence[Event]) -> None:
+        """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
+        told = events[0]
+        if told["seen"] is not None:
+            looks = [Look.of(e["seen"]) for e in events]
+            self.statistics = statistics_of(self.plan_of(told["runs"]), looks, self._sizes)
+        for control in told["controls"]:
+            self._unread.discard(control["id"])
+            if control["do"] == MIGRATE and "plan" not in control:
+                told["migrations"].append(self._answer(control).to_dict())
+        self._advise(events)
+
+    def _answer(self, control: dict[str, Any]) -> MigrationRecord:
+        """Send the plan that a control row asks for in words."""
+        words = dict(control.get("migration") or {})
+        try:
+            request = MigrationRequest(**{**words, "identity": control["id"]})
+        except (MidstreamError, TypeError) as error:
+            plan = str(words.get("plan"))
+            return MigrationRecord(control["id"], plan, MOVING_STATE, state=REFUSED, reason=str(error))
+        # A micro-batch that is run again sends the same row.
+        return self.ask(request, f"{control['id']}-plan")
+
+    def ask(self, request: MigrationRequest, row: str | None = None) -> MigrationRecord:
+        """Plan a migration and send it, or refuse to; return its record so far."""
+        record = MigrationRecord(request.identity, request.plan, MOVING_STATE, request.options, request.at_us)
+        try:
+            self._send(request, self.planned(request), row)
+        except MidstreamError as error:
+            record.state, record.reason = REFUSED, str(error)
+        return record
+
+    def _advise(self, events: Sequence[Event]) -> None:
+        if self._adviser is None:
+            return
+        self._adviser.see(self.plan_of(events[0]["runs"]), events)
+        waiting = self._unread or events[0]["due"]
+        if waiting or events[0]["seen"] is None or self.statistics is None:
+            return
+        plan = self._adviser.advice(self.statistics)
+        if plan is not None:
+            self._send(MigrationRequest(str(plan)), plan)
+
+    def _send(self, request: MigrationRequest, plan: HopPlan, row: str | None = None) -> None:
+        """Send a plan to all buckets."""
+        of = {"of": request.identity} if request.identity else {}
+        row = self._log.send(MIGRATE, identity=row, migration=request.to_dict(), plan=write_plan(plan), **of)
+        self._plans[row] = plan
+        self._coming = row
+        self._unread.add(row)
+
+
+def scheduled(first: HopPlan, requests: Sequence[MigrationRequest]) -> tuple[DueMigration, ...]:
+    """Return the plans of migrations that are known beforehand, each from the one before."""
+    found: list[DueMigration] = []
+    for request in requests:
+        running = found[-1].plan if found else first
+        found.append(DueMigration(request, migrated(running, request)))
+    return tuple(found)

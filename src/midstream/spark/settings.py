@@ -1,0 +1,63 @@
+"""Spark settings a query needs while it starts, and the memory its host shares."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from midstream.model.errors import MidstreamError
+from midstream.spark.graph import SETTINGS
+
+REHEARSAL = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What a query needs that is never started again: on a local disk Spark's own choice starts five processes a file."""
+
+
+def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
+    """Return the running session, or start one on this machine; a task may fail that often before its query does."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.master(f"local[{cores}, {failures}]")
+        .appName("midstream")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "4g")
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise MidstreamError("Spark needs Java 17 or later: set JAVA_HOME, or run `make setup`") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def with_settings(spark: SparkSession, buckets: int, rehearsal: bool = False) -> Iterator[None]:
+    """Set what a starting query takes from its session, and put it back."""
+    wanted = {**SETTINGS, **(REHEARSAL if rehearsal else {}), "spark.sql.shuffle.partitions": str(buckets)}
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, held in before.items():
+            if held is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, held)
+
+
+def shared_memory() -> Path:
+    """Return the folder for mapped state: shared memory where the host has it."""
+    root = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+    return root / f"midstream-{os.getuid()}"

@@ -1,0 +1,199 @@
+"""A bucket whose batches fail, whose shared memory is lost, stale or half-written, still gives each result once."""
+
+import copy
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.local.loop import output_schema
+from midstream.migrate.request import MigrationRequest
+from midstream.plan.plan import Plan
+from midstream.spark.blobs import Rows, from_blob, to_blob
+from midstream.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
+from midstream.spark.mapped import MappedState
+from oracle.generate import Case, draw_case
+from oracle.migrations import STRATEGIES, check_output, draw_requests, seeds, with_times
+from oracle.recompute import plain, recompute, times_of
+from oracle.test_long_runs import draw_long_case
+
+
+class MemoryStore:
+    """A state store with versions: a batch that is not committed leaves no trace."""
+
+    def __init__(self) -> None:
+        self.head: bytes | None = None
+        self.chunks: dict[tuple[int, int], bytes] = {}
+
+    def read_head(self) -> bytes | None:
+        return self.head
+
+    def write_head(self, head: bytes) -> None:
+        self.head = head
+
+    def read(self, alias: int, chunk: int) -> bytes:
+        return self.chunks[alias, chunk]
+
+    def write(self, alias: int, chunk: int, blob: bytes) -> None:
+        self.chunks[alias, chunk] = blob
+
+    def remove(self, alias: int, chunk: int) -> None:
+        del self.chunks[alias, chunk]
+
+
+def plan_of(case: Case) -> Plan:
+    engine = ms.Engine()
+    for name, table in case.streams.items():
+        engine.stream(name, table, time="ts")
+    return engine.query(case.sql, plan=case.tree, join=case.join).plan
+
+
+def packed_batches(case: Case, plan: Plan, bounds: list[int], waits_us: int) -> list[Packed]:
+    """Cut the streams into micro-batches by arrival; rows arrive up to `waits_us` after their time."""
+    rng = np.random.default_rng(len(bounds))
+    batches = [Packed() for _ in bounds]
+    for rank, source in enumerate(plan.query.sources):
+        table = case.streams[source.stream.name]
+        times = np.array(times_of(table), np.int64)
+        # Aliases of one stream must see its rows arrive alike, and rows of the same time arrive together.
+        instants, instant = np.unique(times, return_inverse=True)
+        delay = np.random.default_rng(source.position).integers(0, waits_us + 1, len(instants))[instant]
+        batch_of = np.searchsorted(bounds, times + delay, side="right")
+        offsets = np.arange(len(times), dtype=np.int64)
+        columns = {n: table.column(n).combine_chunks() for n in plan.query.columns_of(source.alias)}
+        rows = Rows.of(times, offsets, columns)
+        for number, packed in enumerate(batches):
+            mine = rows.where(batch_of == number)
+            high = bounds[number] if number + 1 < len(bounds) else 2**61
+            packed.high[source.position] = high
+            if len(mine):
+                cut = int(rng.integers(0, len(mine) + 1))
+                parts = [Rows(mine.table.slice(0, cut)), Rows(mine.table.slice(cut))]
+                packed.rows[rank] = [(k, to_blob(p.table)) for k, p in enumerate(parts) if len(p)]
+    return batches
+
+
+def run_disturbed(
+    case: Case,
+    plan: Plan,
+    rnd: random.Random,
+    folder: Path,
+    disturbed: bool,
+    requests: list[MigrationRequest] | None = None,
+    framework: str = "tree",
+) -> tuple[pa.Table, int]:
+    waits_us = rnd.choice([0, 1_000_000])
+    bounds = [*sorted(rnd.randrange(60_000_000) for _ in range(8)), 2**60]
+    positions = {s.position for s in plan.query.sources}
+    spec = BucketSpec(
+        plan, dict.fromkeys(positions, waits_us), str(folder), False, True, 0,
+        framework=framework, schedule=tuple(requests or ()), batches=len(bounds),
+    )  # fmt: skip
+    store, found, rebuilt = MemoryStore(), [], 0
+    for packed in packed_batches(case, plan, bounds, waits_us):
+        if disturbed and rnd.random() < 0.4:  # an attempt that works and is never committed
+            list(Bucket(spec, 0, copy.deepcopy(store)).on_batch(packed))
+        if disturbed and rnd.random() < 0.3:  # an attempt that dies half-way
+            attempt = Bucket(spec, 0, copy.deepcopy(store)).on_batch(packed)
+            next(attempt, None)
+            attempt.close()
+        if disturbed and rnd.random() < 0.2:
+            for file in (folder / "0").glob("*"):
+                file.unlink()
+        for kind, _, blob in Bucket(spec, 0, store).on_batch(packed):
+            if kind == RESULT:
+                found.append(from_blob(blob))
+            elif kind == EVENT:
+                rebuilt += json.loads(blob)["rebuilt"]
+    schema = output_schema(plan)
+    schema = schema.remove(schema.get_field_index("_version"))
+    return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in found)]), rebuilt
+
+
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=8))
+def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(seed)
+    case = draw_case(rnd, most_streams=4) if seed % 4 else draw_long_case(rnd)
+    plan = plan_of(case)
+    expected = recompute(case)
+    got, rebuilt = run_disturbed(case, plan, rnd, tmp_path, disturbed=seed % 3 > 0)
+    assert plain(got, got.schema) == plain(expected, got.schema), f"{case.sql} | {case.tree}"
+    if seed % 3 == 0:
+        assert rebuilt == 0
+
+
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=6))
+def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(70_000 + seed)
+    case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))
+    plan = plan_of(case)
+    requests = draw_requests(rnd, case, plan, [STRATEGIES[seed % 4]] if seed % 2 else STRATEGIES)
+    framework = rnd.choice(["tree", "tree", "tree", "stairs", "cacq"])
+    got, _ = run_disturbed(case, plan, rnd, tmp_path, True, requests, framework)
+    check_output(case, got, recompute(case), requests, f"{case.sql} | {case.tree} | {requests} | {framework}")
+
+
+def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
+    rows = pa.table({"ts": np.arange(0, 60_000_000, 10_000), "k": np.arange(6000) % 7})
+    sql = "SELECT a.k FROM a [RANGE 2 s], b [ROWS 50], c [ROWS 2 PARTITION BY k] WHERE a.k = b.k AND b.k = c.k"
+    engine = ms.Engine().stream("a", rows, time="ts").stream("b", rows, time="ts").stream("c", rows, time="ts")
+    plan = engine.query(sql).plan
+    spec = BucketSpec(plan, {0: 0, 1: 0, 2: 0}, str(tmp_path), False, True, 0)
+    store = MemoryStore()
+    for end in range(1_000_000, 61_000_000, 1_000_000):
+        mine = rows.slice((end - 1_000_000) // 10_000, 100)
+        times = mine.column("ts").to_numpy()
+        blob = to_blob(Rows.of(times, times, {"k": mine.column("k").combine_chunks()}).table)
+        packed = Packed({r: [(0, blob)] for r in range(3)}, dict.fromkeys(range(3), end), [])
+        list(Bucket(spec, 0, store).on_batch(packed))
+    held = {rank: sum(from_blob(b).num_rows for (r, _), b in store.chunks.items() if r == rank) for rank in range(3)}
+    assert held[0] <= 400
+    assert held[1] <= 200
+    assert held[2] < 6000
+
+
+def test_a_stamp_of_another_version_is_not_taken(tmp_path: Path) -> None:
+    big = np.arange(100_000)
+    with MappedState(tmp_path) as state:
+        assert state.publish("one", b"about", [big, np.arange(3)])
+    with MappedState(tmp_path) as state:
+        assert state.take("two") is None
+        assert state.take("one") is None, (
+            "a stamp that was looked at is gone: whoever looked may have changed the arrays"
+        )
+
+
+def test_arrays_are_mapped_not_copied(tmp_path: Path) -> None:
+    with MappedState(tmp_path) as state:
+        state.publish("one", b"about", [np.arange(100_000)])
+    with MappedState(tmp_path) as state:
+        about, arrays = state.take("one")
+        assert about == b"about"
+        arrays[0][7] = -1
+        before = sorted(p.name for p in tmp_path.glob("array-*"))
+        state.publish("two", about, arrays)
+        assert sorted(p.name for p in tmp_path.glob("array-*")) == before
+    with MappedState(tmp_path) as state:
+        assert state.take("two")[1][0][7] == -1
+
+
+def test_two_attempts_do_not_share_arrays(tmp_path: Path) -> None:
+    with MappedState(tmp_path) as first:
+        first.publish("one", b"", [np.arange(100_000)])
+        with MappedState(tmp_path) as second:
+            assert second.take("one") is None
+            assert not second.publish("other", b"", [np.arange(100_000)])
+    with MappedState(tmp_path) as state:
+        assert state.take("one") is not None
+
+
+def test_a_missing_array_means_rebuilding(tmp_path: Path) -> None:
+    with MappedState(tmp_path) as state:
+        state.publish("one", b"", [np.arange(100_000)])
+    next(tmp_path.glob("array-*")).unlink()
+    with MappedState(tmp_path) as state:
+        assert state.take("one") is None

@@ -1,0 +1,182 @@
+"""Buckets that change their query, crash on the way and meet on a driver that crashes too: the output is as defined."""
+
+import copy
+import json
+import pickle
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine.test_bucket_recovery import MemoryStore
+
+import midstream as ms
+from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.routing import buckets_of
+from midstream.plan.plan import Plan
+from midstream.spark.blobs import Rows, from_blob, to_blob
+from midstream.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
+from midstream.spark.control import ELEMENT
+from midstream.spark.intake import RANK_SHIFT
+from midstream.spark.meeting import Meeting
+from oracle.changes import METHODS, Change, Oracle
+from oracle.migrations import seeds
+from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us
+
+
+def table_of(case: Case, name: str) -> pa.Table:
+    rows = case.rows[name]
+    columns = {c: pa.array([r.values[c] for r in rows], pa.int64()) for c in ("k", "v")}
+    return pa.table({"ts": pa.array([r.time for r in rows], pa.int64()), **columns})
+
+
+def plans_of(case: Case) -> list[Plan]:
+    engine = ms.Engine()
+    for name in case.rows:
+        engine.stream(name, table_of(case, name), time="ts")
+    return [engine.query(q.sql).plan for q in (case.first, *(c.query for c in case.changes))]
+
+
+class Cluster:
+    """Buckets with their stores, and a driver; each micro-batch may fail and be run again."""
+
+    def __init__(
+        self,
+        case: Case,
+        folder: Path,
+        labels: tuple[int, ...],
+        rnd: random.Random,
+        crashes: float,
+        controls: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        self.plans = plans_of(case)
+        self.case, self.folder, self.labels, self.rnd, self.crashes = case, folder, labels, rnd, crashes
+        self.positions = {name: k for k, name in enumerate(case.rows)}
+        requests: list[ChangeRequest | ControlRequest] = []
+        for k, change in enumerate(case.changes):
+            method, _, order = change.method.partition("/")
+            requests.append(ChangeRequest(change.query.sql, method, order or None, change.position, str(k + 1)))
+        requests += [ControlRequest(kind, at_us, f"c{k}") for k, (kind, at_us) in enumerate(controls)]
+        requests.sort(key=lambda r: r.at_us or 0)
+        read = {s.stream.name for plan in self.plans for s in plan.query.sources}
+        self.read = [name for name in case.rows if name in read]
+        self.spec = BucketSpec(
+            self.plans[0], dict.fromkeys(self.positions.values(), 0), str(folder), True, True, labels[0],
+            schedule=tuple(requests), versions=tuple(self.plans[1:]), labels=labels,
+            last_us={self.positions[n]: case.rows[n][-1].time for n in self.read if case.rows[n]},
+        )  # fmt: skip
+        self.stores = {label: MemoryStore() for label in labels}
+        self.driver = pickle.dumps(Meeting(labels))
+        self.out: list[tuple[Any, ...]] = []
+        self.rebuilt = 0
+        self.controls: list[dict[str, Any]] = []
+
+    def run(self) -> Meeting:
+        times = sorted(r.time for n in self.read for r in self.case.rows[n])
+        ends = sorted({(t // self.case.batch_us + 1) * self.case.batch_us for t in times})
+        for number, end in enumerate(ends):
+            self.batch(ends[number - 1] if number else -(2**62), end, False)
+        while self.controls:  # what was decided last reaches the buckets though no row comes
+            self.batch(ends[-1], ends[-1], False)
+        self.batch(ends[-1], ends[-1], True)
+        meeting: Meeting = pickle.loads(self.driver)
+        return meeting
+
+    def batch(self, first: int, end: int, last: bool) -> None:
+        lines: list[tuple[int, bytes]] = []
+        for place, label in enumerate(self.labels):
+            packed = self.packed(place, first, end)
+            if self.rnd.random() < self.crashes:  # an attempt that is never committed
+                list(Bucket(self.spec, label, copy.deepcopy(self.stores[label])).on_batch(packed))
+            if self.rnd.random() < self.crashes:  # shared memory is lost
+                for file in self.folder.glob("*/*"):
+                    file.unlink()
+            bucket = Bucket(self.spec, label, self.stores[label])
+            lines += [(kind, blob) for kind, _, blob in bucket.on_batch(packed)]
+        self.controls = []
+        tables = [from_blob(blob) for kind, blob in lines if kind == RESULT]
+        events = [json.loads(blob) for kind, blob in lines if kind == EVENT]
+        self.rebuilt += sum(e["rebuilt"] for e in events)
+        if self.rnd.random() < self.crashes:  # the driver dies before its state is written
+            pickle.loads(self.driver).on_batch(tables, events, everything=last)
+        meeting: Meeting = pickle.loads(self.driver)
+        for rows in meeting.on_batch(tables, events, everything=last):
+            self.out += [tuple(row.values()) for row in rows.to_pylist()]
+        if len(self.labels) > 1:
+            self.controls = [
+                {"id": f"{end}-{k}", "do": ELEMENT, "kind": e.kind, "version": e.version, "at_us": e.at_us}
+                for k, e in enumerate(meeting.decided())
+            ]
+        self.driver = pickle.dumps(meeting)
+
+    def packed(self, place: int, first: int, end: int) -> Packed:
+        packed = Packed(high={self.positions[name]: end for name in self.read}, controls=list(self.controls))
+        for number, plan in enumerate(self.plans):
+            for rank, source in enumerate(plan.query.sources):
+                table = table_of(self.case, source.stream.name)
+                times = np.asarray(table.column("ts").to_numpy())
+                inside = (times >= first) & (times < end)
+                offsets = np.arange(len(times))[inside]
+                columns = {n: table.column(n).combine_chunks().filter(pa.array(inside)) for n in ("k", "v", "ts")}
+                used = {n: columns[n] for n in plan.query.columns_of(source.alias)}
+                rows = Rows.of(times[inside], offsets, used)
+                if plan.partitioning.one_bucket:
+                    places = np.zeros(len(offsets), np.int64)
+                else:
+                    found = buckets_of(plan.partitioning, source.alias, len(self.labels), offsets, columns)
+                    places = np.full(len(offsets), place) if found is None else found
+                mine = rows.where(places == place)
+                if len(mine):
+                    packed.rows[rank + number * RANK_SHIFT] = [(0, to_blob(mine.table))]
+        return packed
+
+
+def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float) -> Meeting:
+    expected = [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()]
+    cluster = Cluster(case, folder, labels, rnd, crashes)
+    meeting = cluster.run()
+    assert cluster.out == expected, f"{labels} {crashes}{case}"
+    return meeting
+
+
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=2))
+@pytest.mark.parametrize("method", METHODS)
+def test_a_change_through_crashes(method: str, seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(600_000 + seed * 10 + METHODS.index(method))
+    case = draw_case(rnd, method)
+    check(case, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.3, 1.0]))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=4))
+def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -> None:
+    """Any number of changes, overlapping or not, of the kinds that take effect at a known position."""
+    rnd = random.Random(700_000 + seed)
+    case = draw_case(rnd, "drain/stream")
+    tick = tick_us(case.rows)
+    positions = sorted(draw_position(rnd, case.rows) for _ in range(rnd.randint(2, 3)))
+    methods = [rnd.choice(["immediate", "drain/stream"]) for _ in positions]
+    changes = [Change(p, draw_query(rnd, tick, False, m), m) for p, m in zip(positions, methods, strict=True)]
+    case = draw_run(rnd, case.rows, draw_query(rnd, tick, False, "drain/stream"), changes)
+    check(case, tmp_path, rnd.choice([(4,), (4, 7)]), rnd, rnd.choice([0.0, 0.5]))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 90, quick=9))
+def test_controls_during_a_change_are_as_in_process(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(800_000 + seed)
+    method = METHODS[seed % len(METHODS)]
+    case = draw_case(rnd, method)
+    (change,) = case.changes
+    times = sorted({r.time for rows in case.rows.values() for r in rows})
+    change = replace(change, position=times[rnd.randrange(len(times) // 2)])
+    case = replace(case, changes=(change,), buckets=1)
+    later = [t for t in times if t > change.position]
+    kinds = [rnd.choice(["istop", "dstop", "fstart", "abort"]) for _ in range(rnd.randint(1, 3))]
+    controls = list(zip(kinds, sorted(rnd.sample(later, len(kinds))), strict=True))
+    cluster = Cluster(case, tmp_path, (3,), rnd, rnd.choice([0.0, 0.5]), controls)
+    cluster.run()
+    expected, _ = run_engine(case, tmp_path, controls)
+    assert cluster.out == expected, f"{controls}{case}"

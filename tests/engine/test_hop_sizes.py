@@ -1,0 +1,62 @@
+"""What nodes say of the size of their relations is true, through modes, migrations and rebuilt states."""
+
+import random
+from collections import Counter
+
+import pytest
+from engine.test_hop_recovery import draw_asked, draw_requests, plan_of, streams_of
+
+from midstream.local.hop_sizes import filled
+from midstream.local.hopping import HopRuntime
+from midstream.local.loop import Loop, output_schema
+from midstream.local.sinks import TableSink
+from midstream.operators.hopping.build_execution import _Relations
+from midstream.operators.hopping.node import Given
+from midstream.optimize.hopping.estimate import Size
+from midstream.plan.algebra import Distinct, Except, Group
+from oracle.hop_generate import KINDS, draw_case
+from oracle.migrations import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=25))
+def test_sizes_that_are_known_are_those_of_the_relations(seed: int) -> None:
+    rnd = random.Random(60_000 + seed)
+    case = draw_case(rnd, KINDS[seed % len(KINDS)])
+    plan = plan_of(case.sql, case.streams, draw_asked(rnd, case.hop_us))
+    loop = Loop(plan, streams_of(case.streams), case.batch_us, 1, draw_requests(rnd, case))
+    running = loop.start(TableSink(output_schema(plan)))
+    compared = Counter[str]()
+
+    def compare(runtime: HopRuntime) -> None:
+        """Right behind a hop, compare what nodes say with their relations computed from the windows."""
+        (execution,) = runtime.executions
+        assert execution.last_us is not None
+        relations = _Relations(execution.last_us)
+        for path, node in execution.tree.nodes.items():
+            given, size = node.account.lately(node.mode), len(relations.of(node))
+            if given is None:
+                continue
+            compared[node.mode] += 1
+            assert given.complete in (None, size), (case, node.mode)
+            if node.reads_delta and isinstance(execution.tree.rels[path], Except | Distinct | Group):
+                assert given.kept == size, (case, node.mode)
+
+    assert isinstance(running.runtime, HopRuntime)
+    running.runtime._adviser = compare
+    while running.step():
+        pass
+    assert compared or len(case.hops) < 8
+
+
+def test_what_is_not_seen_is_filled_up_in_proportion() -> None:
+    expected = Size(100.0, 10.0, 2.0, 8.0)
+    by_deltas = filled(Given(8, None, 999.0, 40.0, 8.0, None), expected, 5)
+    assert by_deltas.complete == pytest.approx(400, rel=0.02)
+    assert by_deltas.matured == pytest.approx(32, rel=0.02)
+    assert (by_deltas.positive, by_deltas.negative, by_deltas.hop_us) == (40.0, 8.0, 5)
+    no_ends = Size(100.0, 10.0, 10.0, 0.0)
+    assert filled(Given(8, None, 70.0, 40.0, 40.0, None), no_ends, 5).complete == 70.0, "all of them are known"
+    nothing = filled(Given(8, None, 0.0, 0.0, 0.0, None), expected, 5)
+    assert nothing.complete < 3, "ten were expected at every hop"
+    rare = filled(Given(2, None, 0.0, 0.0, 0.0, None), Size(4.0, 0.02, 0.0, 0.02), 5)
+    assert rare.complete > 3, "one in fifty hops: that there was none says nothing"
