@@ -12,7 +12,7 @@ from benchmarks.workload import Workload
 from midstream.local.local import LocalRuntime
 from midstream.local.sources import StreamRows
 from midstream.model.time import FOREVER_US
-from midstream.operators.join_state import JoinInputState
+from midstream.operators.sliding.join_state import JoinInputState
 
 Progress = Callable[[int, int], None]
 """Told how many seconds of event time are done, and how many there are."""

@@ -13,7 +13,7 @@ import pytest
 
 from midstream.lang.sql import parse_query
 from midstream.model.stream import StreamSchema
-from midstream.operators.evaluate import evaluate
+from midstream.operators.expression.evaluate import evaluate
 
 ROWS = pa.table(
     {

@@ -13,8 +13,7 @@ import pytest
 
 from midstream.kernels.difference import OUT_ALIAS, OUT_EXPIRY, OUT_ROW, OUT_SEQ, OUT_SIGN, OUT_TIME
 from midstream.model.errors import PlanError, StateError
-from midstream.operators import difference
-from midstream.operators.difference import CodedRows, DifferenceChain
+from midstream.operators.difference.chain import CodedRows, DifferenceChain
 from midstream.plan.expr import Column
 from midstream.plan.window import RangeWindow, RowsWindow, Window
 
@@ -193,8 +192,8 @@ def true_sizes(order: tuple[str, ...], windows: dict[str, list[Row]]) -> list[in
 @pytest.fixture
 def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave no room to spare, so that few rows are enough to have everything moved."""
-    monkeypatch.setattr(difference, "SMALLEST", 1)
-    monkeypatch.setattr(difference, "ROOM", 1.1)
+    monkeypatch.setattr("midstream.operators.difference.chain.SMALLEST", 1)
+    monkeypatch.setattr("midstream.operators.difference.chain.ROOM", 1.1)
 
 
 @pytest.mark.usefixtures("cramped")

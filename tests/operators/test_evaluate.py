@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL, is_number, is_temporal
-from midstream.operators.evaluate import evaluate, truth
+from midstream.operators.expression.evaluate import evaluate, truth
 from midstream.plan.coerce import cast, castable, literal
 from midstream.plan.expr import COMPARISONS, Column, Expr, Literal
 from midstream.plan.expr import columns as used

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from midstream.operators.aggregate import AggregateSpec
+from midstream.operators.aggregate.functions import AggregateSpec
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.group import GroupBy, GroupSpec, GroupTuples
 from midstream.operators.hopping.kept_groups import KeptGroups

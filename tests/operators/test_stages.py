@@ -15,10 +15,10 @@ import pytest
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER_US
-from midstream.operators import partitioned_instances
-from midstream.operators.build_stage import build_stages
+from midstream.operators.aggregate import partitioned_instances
+from midstream.operators.aggregate.build import build_stages
+from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.snapshot import put_together, take_apart
-from midstream.operators.stage import WindowStage
 from midstream.plan.expr import Column, Literal
 from midstream.plan.functions import resolve
 from midstream.plan.stage import GROUPS, Aggregate, Stage, StageOutput, UserAggregate

@@ -9,8 +9,9 @@ import pytest
 from midstream.engine import numbering
 from midstream.local.local import LocalRuntime
 from midstream.model.errors import PlanError
-from midstream.operators import codes, eddy
-from midstream.operators.build_eddy import build_eddy
+from midstream.operators.expression import codes
+from midstream.operators.sliding import eddy
+from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
 from oracle.migrations import seeds

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.arrival import bucket_of
-from midstream.operators.codes import code
-from midstream.operators.evaluate import evaluate
+from midstream.operators.expression.codes import code
+from midstream.operators.expression.evaluate import evaluate
 from midstream.plan.expr import cast_to
 from midstream.plan.partition import Partitioning
 

@@ -23,7 +23,7 @@ from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.operators.hopping.build_execution import HopExecution, Moved
 from midstream.operators.hopping.emission import merged
-from midstream.operators.pipeline import StateSize
+from midstream.operators.sliding.pipeline import StateSize
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
 

@@ -18,7 +18,7 @@ from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, M
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Lineage, Results
 from midstream.operators.build import TREE, build
-from midstream.operators.pipeline import Pipeline, StateSize
+from midstream.operators.sliding.pipeline import Pipeline, StateSize
 from midstream.plan.plan import Plan
 
 

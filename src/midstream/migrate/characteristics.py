@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.entry import ROWS, lineage
-from midstream.operators.sources import Position, Renumbering, Sources
-from midstream.operators.tree import Parts
+from midstream.operators.sliding.entry import ROWS, lineage
+from midstream.operators.sliding.tree import Parts
+from midstream.operators.source.sources import Position, Renumbering, Sources
 
 Matrix = npt.NDArray[np.int64]
 

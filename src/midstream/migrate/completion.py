@@ -22,11 +22,11 @@ from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment, all_pairs
 from midstream.migrate.promote import promote
 from midstream.model.coverage import COMPLETE
-from midstream.operators.entry import KEY, LATEST, ROWS, touched
-from midstream.operators.join import LEFT, RIGHT
-from midstream.operators.key_set import KeySet, distinct
-from midstream.operators.sources import Renumbering, Sources, Taken
-from midstream.operators.tree import JoinTree, Parts, Step
+from midstream.operators.sliding.entry import KEY, LATEST, ROWS, touched
+from midstream.operators.sliding.join import LEFT, RIGHT
+from midstream.operators.sliding.key_set import KeySet, distinct
+from midstream.operators.sliding.tree import JoinTree, Parts, Step
+from midstream.operators.source.sources import Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ Whatever both plans compute is computed once: inside a task it counts as a sourc
 
 from dataclasses import dataclass
 
-from midstream.operators.tree import JoinTree, Parts, Step
+from midstream.operators.sliding.tree import JoinTree, Parts, Step
 
 
 @dataclass(frozen=True)

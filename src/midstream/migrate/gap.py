@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from midstream.operators.key_set import KeySet
-from midstream.operators.sources import Position
+from midstream.operators.sliding.key_set import KeySet
+from midstream.operators.source.sources import Position
 
 
 @dataclass

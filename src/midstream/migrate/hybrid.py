@@ -16,10 +16,10 @@ from midstream.migrate.decompose import decompose
 from midstream.migrate.match import Matching, Moment, held_states
 from midstream.migrate.task_run import TaskRun
 from midstream.model.coverage import COMPLETE
-from midstream.operators.execution import Execution
-from midstream.operators.join import Join
-from midstream.operators.sources import Position, Renumbering, Sources, Taken
-from midstream.operators.tree import JoinTree, Parts
+from midstream.operators.contract import Execution
+from midstream.operators.sliding.join import Join
+from midstream.operators.sliding.tree import JoinTree, Parts
+from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 Ordering = Literal["serialized", "parallel"]

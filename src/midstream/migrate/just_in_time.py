@@ -23,12 +23,12 @@ from midstream.migrate.match import (
     sides_of,
 )
 from midstream.model.coverage import Coverage
-from midstream.operators.entry import LATEST
-from midstream.operators.execution import Execution
-from midstream.operators.join import Join
-from midstream.operators.key_set import KeySet
-from midstream.operators.sources import Position, Renumbering, Sources, Taken
-from midstream.operators.tree import JoinTree, Parts, Step
+from midstream.operators.contract import Execution
+from midstream.operators.sliding.entry import LATEST
+from midstream.operators.sliding.join import Join
+from midstream.operators.sliding.key_set import KeySet
+from midstream.operators.sliding.tree import JoinTree, Parts, Step
+from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 

@@ -25,11 +25,11 @@ from midstream.migrate.request import (
 from midstream.model.batch import Arrival, Results
 from midstream.model.errors import PlanError
 from midstream.operators.build import TREE, build_tree
-from midstream.operators.difference_execution import DifferenceExecution
-from midstream.operators.eddy import Eddy
-from midstream.operators.execution import Execution
-from midstream.operators.pipeline import Pipeline
-from midstream.operators.tree import JoinTree
+from midstream.operators.contract import Execution
+from midstream.operators.difference.execution import DifferenceExecution
+from midstream.operators.sliding.eddy import Eddy
+from midstream.operators.sliding.pipeline import Pipeline
+from midstream.operators.sliding.tree import JoinTree
 from midstream.plan.plan import Plan
 from midstream.plan.tree import leaves
 

@@ -16,7 +16,7 @@ from midstream.migrate.match import (
 )
 from midstream.migrate.promote import promote_all
 from midstream.model.coverage import COMPLETE
-from midstream.operators.tree import JoinTree, Parts, Step
+from midstream.operators.sliding.tree import JoinTree, Parts, Step
 
 
 class MovingState:

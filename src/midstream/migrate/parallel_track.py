@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.migrate.merge import merge_queues
-from midstream.operators.entry import ROWS, reordered
-from midstream.operators.execution import Execution
-from midstream.operators.join import Join
-from midstream.operators.sources import Position, Renumbering, Sources, Taken
-from midstream.operators.tree import JoinTree
+from midstream.operators.contract import Execution
+from midstream.operators.sliding.entry import ROWS, reordered
+from midstream.operators.sliding.join import Join
+from midstream.operators.sliding.tree import JoinTree
+from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 

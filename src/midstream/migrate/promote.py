@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.time import FOREVER_US
-from midstream.operators.entry import in_order
-from midstream.operators.tree import JoinTree, Parts, Step
+from midstream.operators.sliding.entry import in_order
+from midstream.operators.sliding.tree import JoinTree, Parts, Step
 
 Matrix = npt.NDArray[np.int64]
 

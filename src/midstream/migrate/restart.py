@@ -7,8 +7,8 @@ from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import RUNNING, MigrationRecord
 from midstream.model.batch import Arrival
 from midstream.model.coverage import Coverage
-from midstream.operators.key_set import KeySet
-from midstream.operators.tree import JoinTree
+from midstream.operators.sliding.key_set import KeySet
+from midstream.operators.sliding.tree import JoinTree
 
 
 def take_in_again(migrator: Migrator, arrivals: dict[str, Arrival], now_us: int, seq: int) -> None:

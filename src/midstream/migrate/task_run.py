@@ -10,10 +10,10 @@ from midstream.migrate.match import Matching, Moment, keep_join, move_state, sam
 from midstream.migrate.merge import merge_queues
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.time import FOREVER_US
-from midstream.operators.entry import reordered
-from midstream.operators.join import Join
-from midstream.operators.sources import Position, Renumbering, Sources, Taken
-from midstream.operators.tree import Input, Parts, Step
+from midstream.operators.sliding.entry import reordered
+from midstream.operators.sliding.join import Join
+from midstream.operators.sliding.tree import Input, Parts, Step
+from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 
@@ -159,7 +159,7 @@ class TaskRun:
         above, side = next((s, k) for s in self.task.new for k, i in sides_of(s) if i.parts == parts)
         entries = background.entries()
         if len(entries):
-            alive = self.sources.live(entries, above.join.states[side], FOREVER_US, moment.now_us, moment.seq)
+            alive = self.sources.live(entries, above.join.states[side].slots, FOREVER_US, moment.now_us, moment.seq)
             entries = above.inputs[side].feed.prepare(entries[alive])
             above.join.fill(side, entries, moment.now_us, moment.seq)
         self.entries_completed += len(entries)

@@ -5,9 +5,9 @@ import numpy as np
 from midstream.migrate.characteristics import CharacteristicsTable, Region
 from midstream.model.time import FOREVER_US
 from midstream.operators.build import build
-from midstream.operators.join import LEFT
-from midstream.operators.key_set import KeySet
-from midstream.operators.tree import JoinTree
+from midstream.operators.sliding.join import LEFT
+from midstream.operators.sliding.key_set import KeySet
+from midstream.operators.sliding.tree import JoinTree
 from midstream.plan.plan import Plan
 
 _loaded = False

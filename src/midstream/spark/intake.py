@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midstream.local.loop import AnyPlan
 from midstream.model.time import FOREVER, NEVER
-from midstream.operators.codes import partition_codes
+from midstream.operators.expression.codes import partition_codes
 from midstream.plan.window import RangeWindow, RowsWindow
 from midstream.spark.blobs import OFFSET, Rows, from_blob, in_order
 from midstream.spark.durable import DurableBucket

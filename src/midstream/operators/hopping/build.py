@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from midstream.kernels.values import BAG, SET
 from midstream.model.errors import PlanError
-from midstream.operators.aggregate import AggregateSpec
+from midstream.operators.aggregate.functions import AggregateSpec
 from midstream.operators.hopping.anti import AntiTuples
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.difference import CountValues

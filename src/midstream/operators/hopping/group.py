@@ -20,7 +20,7 @@ from midstream.kernels.bag import hash_rows
 from midstream.kernels.groups import change_rows
 from midstream.kernels.instances import sort_codes
 from midstream.kernels.values import find_slots, place_slots
-from midstream.operators.aggregate import AggregateSpec, Values, aggregate
+from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.hopping.bag import Bag, grown
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.join import valid

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.operators.evaluate import ColumnOf, evaluate, truth
+from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.tuples import Matrix, Tuples
 from midstream.plan.expr import Column, Expr

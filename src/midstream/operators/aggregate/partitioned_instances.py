@@ -1,0 +1,154 @@
+"""Window instances of a count of rows per key.
+
+    key (two codes) ──▶ slot: how many rows have come, where the last one is ──▶ link ──▶ the one before ──▶ ...
+
+Rows of many keys lie mixed in the stage's rows; those no longer needed stay until they are more than the others, then
+all that is needed is numbered anew. A key whose next row starts an instance, and that no open instance holds a row of,
+is like a new one and is forgotten then. But when earlier rows of it may have been written down, it is forgotten only
+after its last row was, too: read back alone, the earlier ones would look as if they were needed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark_rows
+from midstream.kernels.window import find_queues
+from midstream.operators.aggregate.instances import Closing, ColumnOf, Mask, Vector, closing
+from midstream.operators.aggregate.stage_rows import StageRows, column
+from midstream.operators.expression.codes import partition_codes
+from midstream.operators.source.tape import Tape
+from midstream.plan.window import RowsInstances
+
+SLACK_ROWS = 1024
+"""How many rows that are not needed any more are never worth moving the others."""
+
+
+class PartitionedInstancesState:
+    """Instances of a number of rows of each key.
+
+    Invariant: the rows of a key that are needed are its last ones, linked without a gap. A key with a row in an open
+    instance, or between two instances, has at least one; its last row tells how many have come.
+    """
+
+    def __init__(self, window: RowsInstances) -> None:
+        self.size, self.slide, self.by = window.count, window.slide, window.partition_by
+        self.codes = Tape(np.int64, 2)
+        self.nths = Tape(np.int64)
+        """The number of each row within its key."""
+        self.links = Tape(np.int64)
+        """The place of the row before with the same key, or -1."""
+        self.needed = 0
+        """How many rows are needed."""
+        self.packed = 0
+        """How many rows were left when they were last packed."""
+        self._start()
+
+    def _start(self) -> None:
+        self.keys = np.empty((16, 2), np.int64)
+        self.counts, self.lasts = np.zeros(16, np.int64), np.full(16, -1, np.int64)
+        self.key_count = 0
+        self.heads = np.full(32, -1, np.int32)
+
+    def admit(self, column: ColumnOf, trigger_us: Vector) -> Mask | None:
+        """Take in the keys of the rows; all rows are held, since they tell the count."""
+        arrays: Sequence[pa.Array] = [column(c) for c in self.by]
+        self.codes.append(partition_codes(list(arrays)))
+        return None
+
+    def close(self, rows: StageRows, fresh: int, clock_us: int) -> Closing | None:
+        """Close the instances whose last row is among those just admitted."""
+        first = len(rows) - fresh
+        slots = self._slots(self.codes.view()[first:])
+        nths, links = self.nths.extend(fresh), self.links.extend(fresh)
+        closers, more = count_rows(slots, first, self.counts, self.lasts, nths, links, self.size, self.slide)
+        self.needed += int(more)
+        if not len(closers):
+            return None
+        order = np.argsort(slots[closers], kind="stable")
+        closers = closers[order]
+        places, lows = gather_rows(closers + first, slots[closers], self.nths.view(), self.links.view(), self.size)
+        return closing(rows, places, lows, lows + self.size)
+
+    def _slots(self, keys: npt.NDArray[np.int64]) -> Vector:
+        """Return the slot of each key, new ones for new keys."""
+        wanted = self.key_count + len(keys)
+        if wanted > len(self.keys):
+            room = wanted * 3 // 2
+            grown = np.empty((room, 2), np.int64), np.zeros(room, np.int64), np.full(room, -1, np.int64)
+            for new, old in zip(grown, (self.keys, self.counts, self.lasts), strict=True):
+                new[: self.key_count] = old[: self.key_count]
+            self.keys, self.counts, self.lasts = grown
+        if wanted * 2 > len(self.heads):
+            self.heads = np.full(1 << int(wanted * 2).bit_length(), -1, np.int32)
+            find_queues(self.keys[: self.key_count].copy(), self.keys, self.heads, 0)
+        slots, self.key_count = find_queues(np.ascontiguousarray(keys), self.keys, self.heads, self.key_count)
+        found: Vector = slots
+        return found
+
+    def forget(self, rows: StageRows, told: int) -> None:
+        """Let go of the rows that are not needed, once they are more than the others."""
+        if len(rows) > 2 * max(self.needed, self.packed) + SLACK_ROWS:
+            mask = self.needed_rows(rows)
+            if told:
+                mask |= self.told_rows(rows) & (rows.numbers.view() >= told)
+            self._pack(rows, mask)
+
+    def _pack(self, rows: StageRows, mask: Mask) -> None:
+        rows.keep(mask)
+        self.codes.keep(mask)
+        self.nths.keep(mask)
+        self.packed = len(rows)
+        self._link()
+
+    def _link(self) -> None:
+        """Find keys, counts and links from codes and numbers of the rows alone."""
+        self._start()
+        slots = self._slots(self.codes.view())
+        links = np.empty(len(slots), np.int64)
+        link_rows(slots, self.counts, self.lasts, self.nths.view(), links)
+        self.links.reset(links)
+
+    def open_rows(self, rows: StageRows) -> Mask:
+        """Tell which rows an open instance holds."""
+        return self._marked(0)
+
+    def needed_rows(self, rows: StageRows) -> Mask:
+        """Tell which rows an open instance holds, or are the last of a key between two."""
+        return self._marked(1)
+
+    def told_rows(self, rows: StageRows) -> Mask:
+        """Tell which rows are needed or the last of a key."""
+        return self._marked(2)
+
+    def _marked(self, also: int) -> Mask:
+        counts, lasts = self.counts[: self.key_count], self.lasts[: self.key_count]
+        mask: Mask = mark_rows(counts, lasts, self.links.view(), self.size, self.slide, also)
+        return mask
+
+    def columns(self, places: Vector) -> dict[str, pa.Array]:
+        """Return the codes of the keys and the numbers within them."""
+        codes, nths = self.codes.view()[places], self.nths.view()[places]
+        parts = {"_code0": codes[:, 0], "_code1": codes[:, 1], "_nth": nths}
+        return {name: pa.array(np.ascontiguousarray(values)) for name, values in parts.items()}
+
+    def counters(self) -> dict[str, int]:
+        """Return nothing: all there is to know is in the rows."""
+        return {}
+
+    def restore(self, rows: StageRows, written: pa.Table, counters: dict[str, int]) -> None:
+        """Go on from what was written down, rows that are not needed among it or not."""
+        codes = [column(written, name).to_numpy(zero_copy_only=False) for name in ("_code0", "_code1")]
+        self.codes.reset(np.column_stack(codes))
+        self.nths.reset(column(written, "_nth").to_numpy(zero_copy_only=False))
+        self._link()
+        self._pack(rows, self.needed_rows(rows))
+        self.needed = len(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held beside the rows."""
+        table = self.keys.nbytes + self.counts.nbytes + self.lasts.nbytes + self.heads.nbytes
+        return int(table + self.codes.nbytes + self.nths.nbytes + self.links.nbytes)

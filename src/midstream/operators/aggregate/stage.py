@@ -1,0 +1,228 @@
+"""Window stage: the aggregates of each instance of a window over the results below.
+
+    results ──▶ rows an open instance may hold ──▶ instances that close ──▶ groups ──▶ aggregates ──▶ HAVING ──▶ outputs
+
+State: the rows of open instances, with WHERE, keys and arguments evaluated, and how far the window has come.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.model.batch import TRIGGER, Lineage, Results
+from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
+from midstream.operators.aggregate.group_lines import describe_groups, oldest_rows
+from midstream.operators.aggregate.groups import Groups, group
+from midstream.operators.aggregate.instances import Closing, InstancesState, ascending
+from midstream.operators.aggregate.stage_rows import StageRows, column
+from midstream.operators.expression.evaluate import evaluate, truth
+from midstream.plan.expr import Column, Expr
+
+Vector = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """What a stage computes.
+
+    `stored` are keys and arguments by the name of the column that holds them; keys and aggregates are read as
+    `key0`, ... and `agg0`, ... by `having` and `outputs`.
+    """
+
+    conjuncts: tuple[Expr, ...]
+    stored: dict[str, Expr]
+    keys: tuple[str, ...]
+    aggregates: tuple[AggregateSpec, ...]
+    having: tuple[Expr, ...]
+    outputs: tuple[tuple[str, Expr], ...]
+
+
+class WindowStage:
+    """Aggregates over the instances of a window.
+
+    Invariant: the rows held include every row of an open instance; what leaves does not depend on how rows came in
+    batches.
+    """
+
+    def __init__(self, spec: StageSpec, window: InstancesState) -> None:
+        self.spec = spec
+        self.window = window
+        self.rows = StageRows({name: e.type for name, e in spec.stored.items()})
+        self.timed = False
+        """Time alone closes its instances, or those of a window below."""
+        self.traced = True
+        """Results say what they depend on, and instances what they held; else nobody asks."""
+        self._closed_us = np.empty(0, np.int64)
+        self._closed_oldest_us = np.empty(0, np.int64)
+        self._told = 0
+        """Rows numbered below have been handed out to be written down."""
+        self._written = 0
+        """How many rows have been handed out since, or when, all that were needed were."""
+
+    @property
+    def tuples(self) -> int:
+        """Return how many rows are held."""
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return self.rows.nbytes + self.window.nbytes
+
+    def on_results(self, results: Results, clock_us: int) -> Results:
+        """Take in results of the level below and return those of the instances that close.
+
+        Every row with a time below `clock_us` has been seen.
+        """
+        fresh = self._take_in(results) if len(results) else 0
+        closing = self.window.close(self.rows, fresh, clock_us)
+        if closing is None:
+            self._closed_us = self._closed_oldest_us = np.empty(0, np.int64)
+            answer = self._nothing()
+        else:
+            answer = self._answer(closing)
+        self.window.forget(self.rows, self._told)
+        return answer
+
+    def _take_in(self, results: Results) -> int:
+        assert results.order is not None, "a stage asks for order"
+        assert results.lineage is not None, "a stage asks for lineage"
+        rows, trigger, lineage = results.rows, results.order[:, :TRIGGER], results.lineage
+        inside = self.window.admit(lambda c: rows.column(c.name), np.ascontiguousarray(trigger[:, 0]))
+        if inside is not None and not inside.all():
+            rows, trigger, lineage = rows.filter(pa.array(inside)), trigger[inside], lineage.where(inside)
+        count = int(rows.num_rows)
+        if not count:
+            return 0
+
+        def values(c: Column) -> pa.Array:
+            return rows.column(c.name)
+
+        passed = np.ones(count, np.bool_)
+        for condition in self.spec.conjuncts:
+            passed &= truth(condition, count, values)
+        columns = [evaluate(e, count, values) for e in self.spec.stored.values()]
+        times = rows.column("_time").to_numpy()
+        self.rows.append(times, trigger, lineage.oldest_us, lineage.prints, passed, columns)
+        return count
+
+    def _answer(self, closing: Closing) -> Results:
+        rows, spec = self.rows, self.spec
+        groups = group(rows, closing, list(spec.keys))
+        lines = describe_groups(rows, groups, closing, self.traced)
+        self._closed_us = self._closed_oldest_us = np.empty(0, np.int64)
+        if self.traced:
+            self._closed_us = closing.trigger[:, 0]
+            plain = groups.places is closing.places
+            self._closed_oldest_us = lines.oldest_us if plain else oldest_rows(rows, closing)
+        # In the order they leave. A latest row belongs to one group: equal ones are of instances that come in order.
+        order = ascending(closing.ranks[groups.instances] * (len(rows) + 1) + lines.latest)
+        if order is None:
+            order = np.arange(len(groups))
+        found = self._grouped(groups, order)
+
+        def values(c: Column) -> pa.Array:
+            return found[c.name]
+
+        chosen = np.ones(len(order), np.bool_)
+        for condition in spec.having:
+            chosen &= truth(condition, len(order), values)
+        if not chosen.all():
+            found = {name: array.filter(pa.array(chosen)) for name, array in found.items()}
+            order = order[chosen]
+        arrays = [evaluate(e, len(order), values) for _, e in spec.outputs]
+        arrays.append(pa.array(lines.times[order]))
+        names = [*(name for name, _ in spec.outputs), "_time"]
+        trigger = closing.trigger[groups.instances[order]]
+        return Results(
+            pa.RecordBatch.from_arrays(arrays, names=names),
+            np.hstack([trigger, rows.triggers(lines.latest[order])]),
+            Lineage(lines.oldest_us[order], lines.prints[order]) if self.traced else None,
+        )
+
+    def _grouped(self, groups: Groups, order: Vector) -> dict[str, pa.Array]:
+        """Return keys and aggregates of each group, in the given order."""
+        rows, spec = self.rows, self.spec
+        firsts = groups.places[groups.starts[order]] if spec.keys else order
+        found = {f"key{k}": rows.columns[name].take(firsts) for k, name in enumerate(spec.keys)}
+        arguments: dict[str, Values] = {}
+        places = pa.array(order)
+        for k, asked in enumerate(spec.aggregates):
+            if asked.argument is None:
+                found[f"agg{k}"] = pa.array((groups.ends - groups.starts)[order]).cast(asked.type)
+                continue
+            if asked.argument not in arguments:
+                array = rows.columns[asked.argument].take(groups.places)
+                arguments[asked.argument] = Values(array, groups.starts, groups.ends)
+            found[f"agg{k}"] = aggregate(asked, arguments[asked.argument]).take(places)
+        return found
+
+    def _nothing(self) -> Results:
+        names = [*(name for name, _ in self.spec.outputs), "_time"]
+        arrays = [pa.nulls(0, e.type) for _, e in self.spec.outputs]
+        none = np.empty(0, np.int64)
+        rows = pa.RecordBatch.from_arrays([*arrays, pa.nulls(0, pa.int64())], names=names)
+        return Results(rows, np.empty((0, 2 * TRIGGER), np.int64), Lineage(none, none))
+
+    def holds_before(self, time_us: int) -> bool:
+        """Tell whether a row from before a time may still be part of an instance, WHERE or not."""
+        old = self.rows.oldest_us.view() < time_us
+        inside = self.window.open_rows(self.rows)
+        return bool((old if inside is None else old & inside).any())
+
+    def last_closed_us(self, before_us: int) -> int | None:
+        """Return the trigger time of the last instance that closed in the last call and held a row from before."""
+        found = self._closed_us[self._closed_oldest_us < before_us]
+        return int(found.max()) if len(found) else None
+
+    @property
+    def first_number(self) -> int:
+        """Return the number of the first row that is needed; those before are not needed any more."""
+        needed = self._needed()
+        return int(self.rows.numbers.view()[needed[0]]) if len(needed) else self.rows.next_number
+
+    @property
+    def sparse(self) -> bool:
+        """Tell whether fewer than half of the rows handed out, from `first_number` on, are needed."""
+        out = min(self._written, self._told - self.first_number)
+        return 2 * len(self._needed()) < out
+
+    def fresh_rows(self) -> pa.Table | None:
+        """Hand out the rows to be written down that came since the last time; None for none."""
+        mask = self.window.told_rows(self.rows)
+        places = np.arange(len(self.rows)) if mask is None else np.flatnonzero(mask)
+        places = places[np.searchsorted(self.rows.numbers.view()[places], self._told) :]
+        self._told = self.rows.next_number
+        self._written += len(places)
+        return self._table(places) if len(places) else None
+
+    def needed_rows(self) -> pa.Table:
+        """Hand out all rows that are needed, to be written down in place of those handed out before."""
+        needed = self._needed()
+        self._told, self._written = self.rows.next_number, len(needed)
+        return self._table(needed)
+
+    def counters(self) -> dict[str, int]:
+        """Return what there is to know beside the rows."""
+        return {"first": self.first_number, "next": self.rows.next_number} | self.window.counters()
+
+    def restore(self, rows: pa.Table, counters: dict[str, int]) -> None:
+        """Be, with nothing taken in yet, as the stage that wrote these counters and, among others, its rows."""
+        self._told, self._written = counters["next"], rows.num_rows
+        if rows.num_rows:
+            numbers = column(rows, "_number").to_numpy()
+            rows = rows.filter(pa.array((numbers >= counters["first"]) & (numbers < counters["next"])))
+        else:
+            rows = self._table(np.empty(0, np.int64))
+        self.rows.load(rows, counters["next"])
+        self.window.restore(self.rows, rows, counters)
+
+    def _needed(self) -> Vector:
+        mask = self.window.needed_rows(self.rows)
+        return np.arange(len(self.rows)) if mask is None else np.flatnonzero(mask)
+
+    def _table(self, places: Vector) -> pa.Table:
+        return pa.table(self.rows.take(places) | self.window.columns(places))

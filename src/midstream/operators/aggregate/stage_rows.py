@@ -1,0 +1,112 @@
+"""Stage rows: what a stage remembers of the rows that an open window instance may hold.
+
+arriving rows ──▶ WHERE, keys and arguments evaluated once ──▶ kept until every instance that holds them has closed
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.model.batch import TRIGGER
+from midstream.operators.source.column_store import ColumnStore
+from midstream.operators.source.tape import Tape
+
+Vector = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_TRIGGER = [f"_trigger{k}" for k in range(TRIGGER)]
+
+
+class StageRows:
+    """Rows in the order they came, each with a number that counts all rows ever taken in.
+
+    Invariant: all tapes hold the same rows; numbers and triggers do not decrease.
+    """
+
+    def __init__(self, columns: dict[str, pa.DataType]) -> None:
+        self.columns = {name: ColumnStore(t) for name, t in columns.items()}
+        self.numbers = Tape(np.int64)
+        self.times = Tape(np.int64)
+        self.trigger_us = Tape(np.int64)
+        """The time of what made the row leave the level below: its place in windows of time."""
+        self.trigger_rest = Tape(np.int64, TRIGGER - 1)
+        self.oldest_us = Tape(np.int64)
+        self.prints = Tape(np.int64)
+        self.passed = Tape(np.bool_)
+        """Whether WHERE is true."""
+        self.next_number = 0
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return sum(part.nbytes for part in self._parts())
+
+    def append(
+        self, times: Vector, trigger: Matrix, oldest_us: Vector, prints: Vector, passed: Mask, columns: list[pa.Array]
+    ) -> None:
+        """Add rows at the end; `columns` as they were named at the start."""
+        count = len(times)
+        self.numbers.append(np.arange(self.next_number, self.next_number + count, dtype=np.int64))
+        self.next_number += count
+        self.times.append(times)
+        self.trigger_us.append(trigger[:, 0])
+        self.trigger_rest.append(trigger[:, 1:TRIGGER])
+        self.oldest_us.append(oldest_us)
+        self.prints.append(prints)
+        self.passed.append(passed)
+        for store, array in zip(self.columns.values(), columns, strict=True):
+            store.append(array)
+
+    def triggers(self, places: Vector) -> Matrix:
+        """Return what made the rows at the given places leave the level below."""
+        return np.column_stack([self.trigger_us.view()[places], self.trigger_rest.view()[places]])
+
+    def drop_front(self, count: int) -> None:
+        """Let go of the oldest rows."""
+        if count:
+            for part in self._parts():
+                part.drop_front(count)
+
+    def keep(self, mask: Mask) -> None:
+        """Let go of the rows where the mask is false."""
+        for part in self._parts():
+            part.keep(mask)
+
+    def take(self, places: Vector) -> dict[str, pa.Array]:
+        """Return everything about the rows at the given places, to be written down."""
+        trigger = self.triggers(places)
+        plain = {
+            "_number": self.numbers.view()[places],
+            "_time": self.times.view()[places],
+            **{name: np.ascontiguousarray(trigger[:, k]) for k, name in enumerate(_TRIGGER)},
+            "_oldest": self.oldest_us.view()[places],
+            "_print": self.prints.view()[places],
+            "_passed": self.passed.view()[places],
+        }
+        columns = {name: store.take(places) for name, store in self.columns.items()}
+        return {name: pa.array(values) for name, values in plain.items()} | columns
+
+    def load(self, rows: pa.Table, next_number: int) -> None:
+        """Take in rows that were written down, into an empty store."""
+        plain = {
+            name: column(rows, name).to_numpy(zero_copy_only=False) for name in rows.column_names if name[0] == "_"
+        }
+        trigger = np.column_stack([plain[name] for name in _TRIGGER])
+        columns = [column(rows, name) for name in self.columns]
+        self.append(plain["_time"], trigger, plain["_oldest"], plain["_print"], plain["_passed"], columns)
+        self.numbers.reset(plain["_number"])
+        self.next_number = next_number
+
+    def _parts(self) -> list[Tape | ColumnStore]:
+        tapes = [self.numbers, self.times, self.trigger_us, self.trigger_rest, self.oldest_us, self.prints, self.passed]
+        return [*tapes, *self.columns.values()]
+
+
+def column(rows: pa.Table, name: str) -> pa.Array:
+    """Return a column of a table in one piece."""
+    found = rows.column(name).combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

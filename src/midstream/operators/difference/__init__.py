@@ -1,0 +1,1 @@
+"""Differences (EXCEPT) of sliding windows, as signed changes."""

@@ -1,0 +1,77 @@
+"""Difference execution: the rows taken in, coded by their values, through a chain of differences.
+
+rows taken in ──▶ values as codes ──▶ difference chain ──▶ changes
+
+State: that of the chain. A migration gives the chain another order; what its levels do not know yet, they learn just in
+time.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.operators.contract import Execution, HoldsState
+from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
+from midstream.operators.expression.codes import partition_codes
+from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.source.scan import TakenRows
+from midstream.operators.source.sources import Renumbering, Sources, Taken
+from midstream.plan.expr import Expr
+
+Matrix = npt.NDArray[np.int64]
+
+
+class DifferenceExecution(Execution):
+    """A chain of differences over the sources of a query.
+
+    Invariant: what `on_rows` returns are changes (see `kernels.difference`), in the order of events; they name rows of
+    the first component.
+    """
+
+    def __init__(self, chain: DifferenceChain, sources: Sources, values: dict[str, tuple[Expr, ...]]) -> None:
+        self.chain = chain
+        self.sources = sources
+        self.values = values
+        """What is compared, by alias: as many expressions each, of the same types."""
+        self.components = chain.order[:1]
+
+    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        """Run rows through the chain and return the changes of the answer."""
+        before = self.chain.predicate_evaluations
+        changes = self.chain.on_rows({a: self._coded(a, taken) for a, taken in rows.items() if len(taken.arrived)})
+        self.sources.predicate_evaluations += self.chain.predicate_evaluations - before
+        return changes
+
+    def _coded(self, alias: str, taken: TakenRows) -> CodedRows:
+        """Return all rows that arrived, those that were taken in with their numbers and values."""
+        arrived, count = taken.arrived, len(taken.rows)
+        columns = taken.rows.columns
+        codes = partition_codes([evaluate(e, count, lambda c: columns[c.name]) for e in self.values[alias]])
+        numbers = np.arange(taken.first, taken.first + count, dtype=np.int64)
+        if taken.passed is not None:
+            numbers, codes = _spread(numbers, taken.passed, -1), _spread(codes, taken.passed, 0)
+        return CodedRows(arrived.times, arrived.seqs, numbers, codes, taken.pushed)
+
+    def reorder(self, order: Sequence[str]) -> Reordering:
+        """Go on in another order of the chain, at once."""
+        return self.chain.migrate(order)
+
+    def successor(self, now_us: int, seq: int) -> Execution | None:
+        """Return the chain itself once every level is complete."""
+        return None if self.chain.pending else self
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.chain.renumber(change.alias, change.places, change.base)
+
+    def joins(self) -> list[HoldsState]:
+        """Return nothing: a chain of differences has no joins."""
+        return []
+
+
+def _spread(values: Matrix, places: npt.NDArray[np.bool_], otherwise: int) -> Matrix:
+    """Put values where the mask is true."""
+    out = np.full((len(places), *values.shape[1:]), otherwise, np.int64)
+    out[places] = values
+    return out

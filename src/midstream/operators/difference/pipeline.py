@@ -1,0 +1,67 @@
+"""Difference pipeline: one bucket's sources, the chain of differences over them, its changes in the order of events.
+
+arrivals ──▶ sources ──▶ difference chain ──▶ project ──▶ changes: select list, time, sign
+
+State: that of the sources and of the chain, and how many changes have left.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
+from midstream.model.batch import Arrival, Results
+from midstream.operators.difference.execution import DifferenceExecution
+from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.sliding.pipeline import Pipeline, StateSize
+from midstream.operators.source.sources import Sources
+from midstream.plan.expr import Expr
+
+Matrix = npt.NDArray[np.int64]
+
+
+class DifferencePipeline(Pipeline):
+    """The operators of a chain of differences; there is one bucket."""
+
+    execution: DifferenceExecution
+
+    def __init__(
+        self, sources: Sources, execution: DifferenceExecution, outputs: list[tuple[str, Expr]], ordered: bool
+    ) -> None:
+        super().__init__(sources, execution, outputs, False, ordered)
+        self.left = 0
+        """How many changes have left."""
+
+    def size(self) -> StateSize:
+        """Return what the windows and the levels of the chain hold now."""
+        chain = self.execution.chain
+        return StateSize(chain.state_tuples, chain.nbytes + self.sources.nbytes)
+
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
+        """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
+        results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
+        # Only now: a change may show a row that has left its window. And only up to the last row: what expires
+        # later has not been told yet.
+        last = max(((int(a.seqs[-1]), int(a.times[-1])) for a in arrivals.values() if len(a)), default=None)
+        if last is not None:
+            for change in self.sources.expire(last[1], last[0]):
+                self.execution.renumber(change)
+        return results
+
+    def tick(self, clock_us: int) -> Results:
+        """Return nothing: what time alone changes leaves with the next row."""
+        return self.project(np.empty((0, max(OUT_ROW, OUT_TIME, OUT_SIGN) + 1), np.int64))
+
+    def trace(self, on: bool = True) -> None:
+        """Do nothing: changes of a difference are taken back, so they depend on rows that may not be there."""
+
+    def project(self, results: Matrix, held: bool = False) -> Results:
+        """Fetch what is selected from the rows that show each change."""
+        store = self.sources.scans[self.execution.components[0]].store
+        rows = np.ascontiguousarray(results[:, OUT_ROW])
+        arrays = [evaluate(expr, len(rows), lambda c: store.take(c.name, rows)) for _, expr in self.outputs]
+        arrays += [pa.array(np.ascontiguousarray(results[:, column])) for column in (OUT_TIME, OUT_SIGN)]
+        batch = pa.RecordBatch.from_arrays(arrays, names=[*(name for name, _ in self.outputs), "_time", "_sign"])
+        numbers = np.arange(self.left, self.left + len(rows), dtype=np.int64)[:, None]
+        self.left += len(rows)
+        return Results(batch, numbers if self.ordered else None)

@@ -1,0 +1,1 @@
+"""Values of expressions over rows: evaluation, casts, comparisons, functions, codes."""

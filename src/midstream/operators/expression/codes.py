@@ -1,0 +1,68 @@
+"""Codes of values: an Arrow array as 64-bit integers that joins and partitions compare."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.codes import code_floats, combine, hash_bytes
+from midstream.model.types import is_exact_code
+from midstream.operators.source.column_store import numpy_values, validity
+
+Vector = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of one array and which of them stand for a value; `valid` is None when all do."""
+
+    values: Vector
+    valid: Mask | None
+
+
+def code(array: pa.Array, seed: int = 0) -> Codes:
+    """Code an array: in order where the type allows it, else hashed (each seed another hash)."""
+    t = array.type
+    if pa.types.is_null(t):
+        return Codes(np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_))
+    valid = validity(array)
+    if pa.types.is_floating(t):
+        return Codes(code_floats(np.ascontiguousarray(numpy_values(array), np.float64)), valid)
+    if pa.types.is_decimal(t):
+        halves = numpy_values(array)
+        values = halves[:, 0] if is_exact_code(t) else combine(np.ascontiguousarray(halves), seed)
+        return Codes(np.array(values, np.int64), valid)
+    if pa.types.is_string(t):
+        return Codes(_hash_strings(array, seed), valid)
+    return Codes(numpy_values(array).astype(np.int64), valid)
+
+
+def _hash_strings(array: pa.Array, seed: int) -> Vector:
+    if not len(array):
+        return np.empty(0, np.int64)
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    body = array.buffers()[2]
+    data = np.frombuffer(body, np.uint8) if body is not None and body.size else np.zeros(1, np.uint8)
+    return hash_bytes(offsets.astype(np.int64), data, seed)
+
+
+def code_together(parts: list[Codes]) -> Codes:
+    """Hash codes of several arrays to one code per row; a row with any null is null."""
+    values = combine(np.column_stack([p.values for p in parts]), 0)
+    masks = [p.valid for p in parts if p.valid is not None]
+    return Codes(values, np.logical_and.reduce(masks) if masks else None)
+
+
+def partition_codes(arrays: list[pa.Array]) -> npt.NDArray[np.int64]:
+    """Return two independent codes per row that together name its partition; nulls are equal here."""
+    both = []
+    for seed in (0, 1):
+        parts: list[Vector] = []
+        for array in arrays:
+            codes = code(array, seed)
+            valid = np.ones(len(array), np.int64) if codes.valid is None else codes.valid.astype(np.int64)
+            parts += [codes.values * valid, valid]
+        both.append(combine(np.column_stack(parts), seed))
+    return np.column_stack(both)

@@ -1,0 +1,70 @@
+"""Feed: make results, or entries held elsewhere, the input of a join, by looking up keys and comparison values.
+
+results of a join ──▶ look up codes by row number ──▶ drop rows with a null ──▶ batch for the join above
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.codes import combine
+from midstream.kernels.entries import KEY, ROWS, gather, keep_valid
+from midstream.operators.source.scan import Scan
+
+Matrix = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StoredCode:
+    """Where a code is found: a component of the results, the scan that keeps it, and which of its codes it is."""
+
+    component: int
+    scan: Scan
+    index: int
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The codes a join needs from results with the given components.
+
+    `key` is looked up for a key of one part; with `combined` > 1 the first that many values are hashed to the key;
+    with neither, the results carry the right key already.
+    """
+
+    components: tuple[str, ...]
+    key: StoredCode | None
+    combined: int
+    values: tuple[StoredCode, ...]
+
+    @property
+    def width(self) -> int:
+        """Return how many numbers an entry has."""
+        return ROWS + len(self.components) + len(self.values)
+
+    def prepare(self, batch: Matrix) -> Matrix:
+        """Fill in the key and values of results, in place; return those that can match."""
+        first = ROWS + len(self.components)
+        wanted = [(first + k, code) for k, code in enumerate(self.values)]
+        if self.key is not None:
+            wanted.append((KEY, self.key))
+        kept = len(batch)
+        for _, code in wanted:
+            valid = code.scan.store.code_valid[code.index]
+            if valid is not None:
+                kept = keep_valid(batch, kept, ROWS + code.component, valid.view(), code.scan.store.base)
+        batch = batch[:kept]
+        for target, code in wanted:
+            values = code.scan.store.codes[code.index].view()
+            gather(batch, ROWS + code.component, values, code.scan.store.base, target)
+        if self.combined > 1:
+            batch[:, KEY] = combine(np.ascontiguousarray(batch[:, first : first + self.combined]), 0)
+        return batch
+
+    def arrange(self, entries: Matrix, components: tuple[str, ...]) -> Matrix:
+        """Return a copy of entries with other components' order, laid out for this feed, values not filled in."""
+        out = np.empty((len(entries), self.width), np.int64)
+        out[:, :ROWS] = entries[:, :ROWS]
+        for k, alias in enumerate(self.components):
+            out[:, ROWS + k] = entries[:, ROWS + components.index(alias)]
+        return out

@@ -1,0 +1,246 @@
+"""Join: match the entries of two inputs, by key (hash join) or all with all (nested-loop join).
+
+    left  ──▶ insert left,  walk right ──▶ check residuals ──▶ joined
+    right ──▶ insert right, walk left  ──▶ check residuals ──▶ joined
+
+State: one JoinInputState per side. The two methods differ in how partners are found, not in what is remembered.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.complete import (
+    NEXT,
+    PAIR_CURSOR_SIZE,
+    PAIRS_TESTED,
+    PROBE_AT,
+    PROBE_WALK,
+    find_by_keys,
+    pair_up,
+)
+from midstream.kernels.entries import ROWS
+from midstream.kernels.join import (
+    CURSOR_SIZE,
+    FRESH,
+    LEFT_AT,
+    LEFT_COUNT,
+    RIGHT_AT,
+    RIGHT_COUNT,
+    TAKEN,
+    TESTED,
+    WALK,
+    join_batches,
+)
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
+from midstream.model.time import FOREVER_US
+from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.sliding.key_index import KeyIndex
+from midstream.operators.source.sources import Sources
+from midstream.plan.expr import Expr
+
+Matrix = npt.NDArray[np.int64]
+Vector = npt.NDArray[np.int64]
+Residual = Callable[[Matrix], npt.NDArray[np.bool_]]
+"""Tells for each candidate result whether it holds."""
+
+LEFT, RIGHT = 0, 1
+"""The sides of a join."""
+HEADS = (LEFT_HEAD, RIGHT_HEAD)
+OUT_ROWS = 1 << 16
+"""Results found before the walk stops to have them checked and moved on."""
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """What a join does, without what it remembers."""
+
+    components: tuple[str, ...]
+    hashed: bool
+    """Find partners by key; otherwise walk over all entries."""
+    keyed: bool
+    """In a walk over all entries: keys must be equal."""
+    groups: tuple[int, ...]
+    """The equality classes of its key parts."""
+    ops: tuple[int, ...]
+    """Codes of the comparisons between left and right values."""
+    residuals: tuple[Expr, ...]
+
+
+class Buffer:
+    """Room for results, kept from call to call: a fresh block would have to be touched page by page."""
+
+    def __init__(self) -> None:
+        self._rows = 1024
+        self._room: Matrix = np.empty((0, 0), np.int64)
+
+    def of(self, width: int) -> Matrix:
+        """Return room for results of so many numbers."""
+        if self._room.shape != (self._rows, width):
+            self._room = np.empty((self._rows, width), np.int64)
+        return self._room
+
+    def grow(self) -> None:
+        """Have more room next time, up to what is handed on at a time."""
+        self._rows = min(self._rows * 4, OUT_ROWS)
+
+
+class Join:
+    """One join of a tree."""
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        left: JoinInputState,
+        right: JoinInputState,
+        sources: Sources,
+        checks: tuple[Residual, ...],
+        out_values: int,
+    ) -> None:
+        self.spec = spec
+        self.states = [left, right]
+        self.sources = sources
+        self.checks = checks
+        self.out_values = out_values
+        """Comparison values the join above wants room for."""
+        self.index = KeyIndex()
+        self.inserts = [True, True]
+        """Whether a side puts its rows into its state: a state shared with another join is filled by that one."""
+        self.until = [FOREVER_US, FOREVER_US]
+        """Only entries of a side before this sequence number are matched."""
+        self.cuts = True
+        """Whether entries found dead are cut out of their chain; not while states are completed from here, as a row of
+        the same slice further up may still ask for them."""
+        self._ops = np.array(spec.ops, np.int64)
+        self._results = Buffer()
+        self._pairs = Buffer()
+
+    @property
+    def left(self) -> JoinInputState:
+        """Return the state of the left input."""
+        return self.states[LEFT]
+
+    @property
+    def right(self) -> JoinInputState:
+        """Return the state of the right input."""
+        return self.states[RIGHT]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_results": Buffer(), "_pairs": Buffer()}
+
+    @property
+    def _width(self) -> int:
+        return ROWS + len(self.spec.components) + self.out_values
+
+    def on_batches(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Matrix:
+        """Insert both batches, match them, and return the results in order of their latest row.
+
+        `now_us` is the time of the first row that can arrive from now on, `seq` the last number before it. The results
+        are the caller's until the next call.
+        """
+        self.reserve(len(left), len(right), now_us, seq)
+        cursor = np.zeros(CURSOR_SIZE, np.int64)
+        cursor[WALK] = FRESH
+        cursor[LEFT_COUNT], cursor[RIGHT_COUNT] = self.left.count, self.right.count
+        found: list[Matrix] = []
+        while True:
+            out = self._results.of(self._width)
+            count = self._match(cursor, left, right, out)
+            done = cursor[LEFT_AT] == len(left) and cursor[RIGHT_AT] == len(right)
+            found.append(self._checked(out[:count], done and not found))
+            if done:
+                break
+            self._results.grow()
+        self.left.count, self.right.count = int(cursor[LEFT_COUNT]), int(cursor[RIGHT_COUNT])
+        self.index.taken += int(cursor[TAKEN])
+        self.sources.predicate_evaluations += int(cursor[TESTED])
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def reserve(self, left: int, right: int, now_us: int, seq: int) -> None:
+        """Make room for that many new entries on each side."""
+        hashed = self.spec.hashed
+        for side, count in ((LEFT, left), (RIGHT, right)):
+            if self.inserts[side]:
+                moved = self.states[side].reserve(count, now_us, seq, self.sources.evictions, hashed)
+                if moved is not None:
+                    self.index.follow(HEADS[side], moved)
+        if hashed and not self.index.has_room(left + right):
+            self.index.rebuild(self.left.held, self.right.held, left + right)
+
+    def _match(self, cursor: Vector, left: Matrix, right: Matrix, out: Matrix) -> int:
+        (a, b), spec, evictions = self.states, self.spec, self.sources.evictions
+        return join_batches(
+            cursor,
+            left, a.entries, len(a.components), a.in_order, a.slots, self.inserts[LEFT], self.until[LEFT],
+            right, b.entries, len(b.components), b.in_order, b.slots, self.inserts[RIGHT], self.until[RIGHT],
+            self.index.words, self.index.heads, spec.hashed, spec.keyed, self.cuts,
+            self._ops, evictions.table, evictions.bases, out,
+        )  # fmt: skip
+
+    def _checked(self, candidates: Matrix, stays: bool) -> Matrix:
+        """Return the candidates that pass every residual, copied unless they may stay where they are."""
+        for check in self.checks:
+            if len(candidates):
+                candidates = candidates[check(candidates)]
+        return candidates if stays or candidates.base is None else candidates.copy()
+
+    def fill(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
+        """Add entries that were found elsewhere to a side's state."""
+        room = (len(entries), 0) if side == LEFT else (0, len(entries))
+        self.reserve(*room, now_us, seq)
+        state = self.states[side]
+        start = state.count
+        state.entries[start : start + len(entries)] = entries
+        state.count += len(entries)
+        if self.spec.hashed:
+            self.index.add(HEADS[side], state.held, start)
+
+    def put(self, side: int, entries: Matrix) -> None:
+        """Hold exactly these entries on a side; `reindex` must follow."""
+        state = self.states[side]
+        state.entries, state.count = entries, len(entries)
+
+    def reindex(self) -> None:
+        """Chain the entries of both sides anew, after they have been put there from elsewhere."""
+        if self.spec.hashed:
+            self.index.rebuild(self.left.held, self.right.held, 0)
+
+    def entries_with(self, side: int, keys: Vector, before: int, now_us: int, seq: int) -> Matrix:
+        """Return a side's live entries with one of the keys, by the index, whose latest row is below `before`."""
+        state = self.states[side]
+        places = np.empty(max(64, 2 * len(keys)), np.int64)
+        args = (keys, state.entries, self.index.words, self.index.heads, HEADS[side])
+        count = find_by_keys(*args, places)
+        if count > len(places):
+            places = np.empty(count, np.int64)
+            find_by_keys(*args, places)
+        found = state.entries[places[:count]]
+        return found[self.sources.live(found, state.slots, before, now_us, seq)]
+
+    def pair(self, probes: Matrix, side: int, before: int, newer_only: bool, now_us: int, seq: int) -> Matrix:
+        """Pair live entries of one side with the other side's, all with their latest row below `before`.
+
+        With `newer_only` a pair is found only from the one whose latest row is earlier.
+        """
+        mine, other = self.states[side], self.states[1 - side]
+        spec, evictions = self.spec, self.sources.evictions
+        cursor = np.zeros(PAIR_CURSOR_SIZE, np.int64)
+        cursor[PROBE_WALK] = NEXT
+        found: list[Matrix] = []
+        while True:
+            out = self._pairs.of(self._width)
+            count = pair_up(
+                cursor, probes, len(mine.components), other.entries, other.count, len(other.components),
+                self.index.words, self.index.heads, HEADS[1 - side], spec.hashed, spec.keyed, side == LEFT,
+                self._ops, before, newer_only, now_us, seq, other.slots, evictions.table, evictions.bases,
+                out,
+            )  # fmt: skip
+            found.append(self._checked(out[:count], False))
+            if cursor[PROBE_AT] == len(probes):
+                break
+            self._pairs.grow()
+        self.sources.predicate_evaluations += int(cursor[PAIRS_TESTED])
+        return found[0] if len(found) == 1 else np.concatenate(found)

@@ -1,0 +1,82 @@
+"""Join input state: what one input of a join has delivered and may still match.
+
+State: entries (row numbers, latest row, deadline, key) in arrival order, and how far they cover what there is. A hash
+join indexes them by key.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.complete import live_before
+from midstream.kernels.entries import ROWS, drop_dead, renumber
+from midstream.model.coverage import COMPLETE, Coverage
+from midstream.operators.source.window import EvictionTable
+
+Matrix = npt.NDArray[np.int64]
+
+ROOM, ROOM_OF_SMALL = 1.3, 2.5
+"""Entries held per live entry before the dead ones are dropped: memory against moving."""
+SMALL_BYTES = 4 << 20
+"""States up to this size have more room: their memory is nothing, and with many joins they turn over fast."""
+SMALLEST = 64
+
+
+class JoinInputState:
+    """Entries of one join input.
+
+    Invariant: every live entry the coverage speaks of is present once. Entries are in order of their latest row, except
+    those that were completed later.
+    """
+
+    def __init__(self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]) -> None:
+        self.components = components
+        self.in_order = in_order
+        self.slots = np.array(lines if max(lines) >= 0 else (), np.int64)
+        self.entries: Matrix = np.empty((SMALLEST, ROWS + len(components) + values), np.int64)
+        self.count = 0
+        self.coverage: Coverage = COMPLETE
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return int(self.entries.nbytes)
+
+    def live(self, before: int, now_us: int, seq: int, evictions: EvictionTable) -> npt.NDArray[np.bool_]:
+        """Tell which entries can still match a row at or after `now_us` and have their latest row below `before`."""
+        table = (self.slots, evictions.table, evictions.bases)
+        found: npt.NDArray[np.bool_] = live_before(self.entries, self.count, before, now_us, seq, *table)
+        return found
+
+    def reserve(
+        self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool
+    ) -> npt.NDArray[np.int32] | None:
+        """Make room for `count` entries: drop the dead, then grow (or shrink) to what is live.
+
+        `now_us` is the time of the next row, `seq` the last sequence number that has arrived. Return where each entry
+        has moved when entries are `linked` by an index and have moved, else None.
+        """
+        if self.count + count <= len(self.entries):
+            return None
+        moved = np.empty(self.count if linked else 0, np.int32)
+        self.count = drop_dead(
+            self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases, linked, moved
+        )
+        needed = self.count + count
+        room = ROOM if needed * self.entries.shape[1] * 8 > SMALL_BYTES else ROOM_OF_SMALL
+        wanted = max(SMALLEST, int(needed * room))
+        # Resizing costs a fresh block: only when there is too little room, or far too much.
+        if needed > len(self.entries) * 0.85 or wanted * 2 < len(self.entries):
+            grown = np.empty((wanted, self.entries.shape[1]), np.int64)
+            grown[: self.count] = self.entries[: self.count]
+            self.entries = grown
+        return moved if linked else None
+
+    @property
+    def held(self) -> Matrix:
+        """Return the entries held, dead ones included."""
+        return self.entries[: self.count]
+
+    def renumber(self, component: str, places: npt.NDArray[np.int64], base: int) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        if component in self.components:
+            renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)

@@ -1,0 +1,108 @@
+"""Join tree: the joins of one plan, inputs before the joins that read them.
+
+rows taken in ──▶ joins, bottom up ──▶ results in order of their latest row
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.operators.contract import Execution
+from midstream.operators.sliding.feed import Feed
+from midstream.operators.sliding.join import LEFT, RIGHT, Join
+from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.source.scan import Leaf
+from midstream.operators.source.sources import Renumbering, Taken
+
+Matrix = npt.NDArray[np.int64]
+Parts = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a join: a source's arriving rows, or the results of the join below."""
+
+    parts: Parts
+    leaf: Leaf | None
+    """What is wanted of arriving rows; None when a join is below."""
+    feed: Feed
+    """How results of the join below are laid out."""
+    layout: Feed
+    """How entries from any other plan are laid out: like `feed`, but trusting no key they carry."""
+    values: int
+    """How many comparison values its join wants."""
+
+
+@dataclass
+class Step:
+    """A join of the tree and where its inputs come from."""
+
+    join: Join
+    inputs: tuple[Input, Input]
+
+    @property
+    def parts(self) -> Parts:
+        """Return the aliases of its results."""
+        return self.inputs[LEFT].parts | self.inputs[RIGHT].parts
+
+
+class Completion(Protocol):
+    """Somebody who fills incomplete states before they are probed."""
+
+    def before_step(self, step: Step, left: Matrix, right: Matrix, now_us: int, seq: int) -> None:
+        """Make sure a step's states hold what the two batches will probe for."""
+
+
+class JoinTree(Execution):
+    """The joins of one plan.
+
+    Invariant: after every call, the states hold all entries so far that a later row can still match, or `completion`
+    knows which are missing.
+    """
+
+    def __init__(self, steps: list[Step], components: tuple[str, ...]) -> None:
+        self.steps = steps
+        self.components = components
+        """Aliases in the order of a result's row numbers."""
+        self.completion: Completion | None = None
+
+    def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
+        """Run rows through the joins and return the results they complete."""
+        if not self.steps:
+            return rows[self.components[0]].batch(Leaf(self.components[0], (), ()))
+        joined: dict[Parts, Matrix] = {}
+        for step in self.steps:
+            left, right = (self.batch(i, rows, joined) for i in step.inputs)
+            if self.completion is not None:
+                self.completion.before_step(step, left, right, now_us, seq)
+            joined[step.parts] = step.join.on_batches(left, right, now_us, seq)
+        return joined[frozenset(self.components)]
+
+    @staticmethod
+    def batch(source: Input, rows: Taken, joined: dict[Parts, Matrix]) -> Matrix:
+        """Return the rows of an input laid out for its join."""
+        if source.leaf is not None:
+            return rows[source.leaf.alias].batch(source.leaf)
+        return source.feed.prepare(joined[source.parts])
+
+    def joins(self) -> list[Join]:
+        """Return the joins, inputs before the joins that read them."""
+        return [step.join for step in self.steps]
+
+    def inputs(self) -> Iterator[tuple[Step, int, JoinInputState]]:
+        """Go through all inputs with their states, bottom up."""
+        for step in self.steps:
+            for side in (LEFT, RIGHT):
+                yield step, side, step.join.states[side]
+
+    def producer(self, parts: Parts) -> Step | None:
+        """Return the step whose results have these aliases, or None for a single source."""
+        return next((s for s in self.steps if s.parts == parts), None)
+
+    def renumber(self, change: Renumbering) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        for _, _, state in self.inputs():
+            state.renumber(change.alias, change.places, change.base)

@@ -1,0 +1,134 @@
+"""Column stores: the payload of window rows, held flat by row number until a result needs it.
+
+Fixed-width values lie in one array, strings in one run of bytes with offsets; nulls are a second array that exists
+only once a null was seen.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.codes import take_bytes
+from midstream.operators.source.tape import Tape
+
+Places = npt.NDArray[np.int64]
+
+
+def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
+    """Return the values of a fixed-width array without its nulls' meaning; nulls hold any value."""
+    if pa.types.is_boolean(array.type):
+        bits = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+        return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :]
+    width = array.type.bit_width // 8
+    letter = "f" if pa.types.is_floating(array.type) else "u" if pa.types.is_unsigned_integer(array.type) else "i"
+    dtype = np.dtype("i8") if width == 16 else np.dtype(f"{letter}{width}")
+    if not len(array):
+        return np.empty((0, 2) if width == 16 else 0, dtype)
+    flat = np.frombuffer(array.buffers()[1], dtype)
+    if width == 16:
+        flat = flat.reshape(-1, 2)
+    return flat[array.offset : array.offset + len(array)]
+
+
+def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Return which values are not null, or None when all are."""
+    if array.null_count == 0:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+class ColumnStore:
+    """One column of the rows a source still needs."""
+
+    def __init__(self, declared: pa.DataType) -> None:
+        self.type = declared
+        self._bytes = bool(pa.types.is_string(declared))
+        self._null = bool(pa.types.is_null(declared))
+        self._nulls: Tape | None = None
+        if self._bytes:
+            # One more offset than values: the end of the last one.
+            self.offsets, self.data = Tape(np.int64), Tape(np.uint8)
+            self.offsets.append(np.zeros(1, np.int64))
+        else:
+            kind = np.dtype("u1") if self._null else numpy_values(pa.array([], declared)).dtype
+            self.values = Tape(kind, 2 if pa.types.is_decimal(declared) else 0)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1 if self._bytes else len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        held = self.offsets.nbytes + self.data.nbytes if self._bytes else self.values.nbytes
+        return held + (self._nulls.nbytes if self._nulls is not None else 0)
+
+    def append(self, array: pa.Array) -> None:
+        """Add the values of an array of this column's type."""
+        valid = None if self._null else validity(array)
+        if valid is not None and self._nulls is None:
+            self._nulls = Tape(np.bool_)
+            self._nulls.extend(len(self))[:] = True
+        if self._nulls is not None:
+            self._nulls.append(np.ones(len(array), np.bool_) if valid is None else valid)
+        if self._null:
+            self.values.append(np.zeros(len(array), np.uint8))
+        elif self._bytes:
+            self._append_bytes(array)
+        else:
+            self.values.append(numpy_values(array))
+
+    def _append_bytes(self, array: pa.Array) -> None:
+        if not len(array):
+            return
+        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        if last > first:
+            self.data.append(np.frombuffer(array.buffers()[2], np.uint8)[first:last])
+        end = int(self.offsets.view()[-1])
+        self.offsets.append(offsets[1:].astype(np.int64) + (end - first))
+
+    def take(self, places: Places) -> pa.Array:
+        """Return the values at the given places, counted from the oldest row held."""
+        if self._null:
+            return pa.nulls(len(places))
+        valid = self._nulls.view()[places] if self._nulls is not None else None
+        if self._bytes:
+            offsets, data = take_bytes(self.offsets.view(), self.data.view(), self.data.base, places)
+            bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+            large = pa.Array.from_buffers(
+                pa.large_string(), len(places), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
+            )
+            return large.cast(pa.string())
+        return array_of(self.type, self.values.view()[places], valid)
+
+    def drop_front(self, count: int) -> None:
+        """Let go of the oldest values."""
+        if self._nulls is not None:
+            self._nulls.drop_front(count)
+        if not self._bytes:
+            self.values.drop_front(count)
+        elif count:
+            self.offsets.drop_front(count)
+            self.data.drop_front(int(self.offsets.view()[0]) - self.data.base)
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Let go of the values where the mask is false and number the rest from 0."""
+        if not self._bytes:
+            self.values.keep(mask)
+        else:
+            offsets, data = take_bytes(
+                self.offsets.view(), self.data.view(), self.data.base, np.flatnonzero(mask).astype(np.int64)
+            )
+            self.offsets.reset(offsets)
+            self.data.reset(data)
+        if self._nulls is not None:
+            self._nulls.keep(mask)
+
+
+def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """Wrap flat values of a fixed-width type as an Arrow array, without copying where it can."""
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    packed = np.packbits(values, bitorder="little") if pa.types.is_boolean(declared) else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(declared, len(values), [bitmap, pa.py_buffer(packed)])

@@ -1,0 +1,237 @@
+"""Scan: take in a source's rows, keep them while their window does, and hand them to the joins of any plan.
+
+    arriving rows ──▶ window ──▶ select ──▶ row store ──▶ rows taken in ──▶ batch of entries for a join
+
+State: the row store, and for a counted window what is in it. Rows the filters drop still count in a counted window.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.kernels.entries import DEADLINE, KEY, LATEST, ROWS, TIME
+from midstream.model.batch import Arrival
+from midstream.model.time import FOREVER_US
+from midstream.operators.expression.codes import Codes, code, code_together, partition_codes
+from midstream.operators.expression.evaluate import evaluate, truth
+from midstream.operators.source.row_store import RowStore
+from midstream.operators.source.window import (
+    CountedWindowState,
+    EvictionTable,
+    PartitionedRowsWindowState,
+    RowsWindowState,
+)
+from midstream.plan.expr import Column, Expr, cast_to
+from midstream.plan.window import RangeWindow, Window
+
+Matrix = npt.NDArray[np.int64]
+Entry = tuple[Expr, pa.DataType]
+"""What a code is made of: an expression and the type it is compared as."""
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """What a scan does, without what it remembers."""
+
+    alias: str
+    position: int
+    """The stream's place in declaration order."""
+    window: Window | None
+    filters: tuple[Expr, ...]
+    columns: dict[str, pa.DataType]
+    """Columns results need; others are let go at once."""
+    stored: tuple[Entry, ...]
+    """Codes kept by row number, for joins that read results instead of arriving rows."""
+    line: int
+    """The source's line in the eviction table, or -1."""
+    keep_offsets: bool
+    """Keep offsets, to merge results of several buckets."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a join needs of a source's arriving rows."""
+
+    alias: str
+    keys: tuple[Entry, ...]
+    """The key; several are hashed together."""
+    values: tuple[Entry, ...]
+    """What is compared, in the order of the comparisons."""
+
+
+class TakenRows:
+    """Rows a scan has just taken in: numbered from `first`, to be handed to the joins of one or more plans."""
+
+    def __init__(self, rows: Arrival, first: int, window: Window | None) -> None:
+        self.rows = rows
+        self.first = first
+        self.window = window
+        self.arrived = rows
+        """All rows that arrived, also those the filters have dropped."""
+        self.passed: npt.NDArray[np.bool_] | None = None
+        """Which of them were taken in; None: all."""
+        self.pushed: npt.NDArray[np.int64] | None = None
+        """The row each of them has pushed out of a counted window, or -1."""
+        self._codes: dict[Entry, Codes] = {}
+        self._batches: dict[Leaf, Matrix] = {}
+
+    def code(self, entry: Entry) -> Codes:
+        """Return the codes of an expression, computed once."""
+        if entry not in self._codes:
+            expr, compared = entry
+            values = evaluate(cast_to(expr, compared), len(self.rows), _columns(self.rows))
+            self._codes[entry] = code(values)
+        return self._codes[entry]
+
+    def batch(self, leaf: Leaf) -> Matrix:
+        """Return the rows as entries for a join, without those that can match nothing there; not to be changed."""
+        if leaf not in self._batches:
+            self._batches[leaf] = self._batch(leaf)
+        return self._batches[leaf]
+
+    def between(self, low: int, high: int) -> "TakenRows":
+        """Return the rows whose sequence numbers are from `low` on and below `high`."""
+        start, stop = (int(n) for n in np.searchsorted(self.rows.seqs, [low, high]))
+        return TakenRows(self.rows.between(start, stop), self.first + start, self.window)
+
+    def _batch(self, leaf: Leaf) -> Matrix:
+        rows = self.rows
+        batch = np.empty((len(rows), ROWS + 1 + len(leaf.values)), np.int64)
+        keys = [self.code(entry) for entry in leaf.keys]
+        values = [self.code(entry) for entry in leaf.values]
+        if not keys:
+            batch[:, KEY] = 0
+        elif len(keys) == 1:
+            batch[:, KEY] = keys[0].values
+        else:
+            batch[:, KEY] = code_together(keys).values
+        batch[:, LATEST] = rows.seqs
+        batch[:, DEADLINE] = FOREVER_US
+        if isinstance(self.window, RangeWindow):
+            np.add(rows.times, self.window.width_us, out=batch[:, DEADLINE])
+        batch[:, TIME] = rows.times
+        batch[:, ROWS] = np.arange(self.first, self.first + len(rows))
+        for k, codes in enumerate(values):
+            batch[:, ROWS + 1 + k] = codes.values
+        masks = [c.valid for c in (*keys, *values) if c.valid is not None]
+        return batch[np.logical_and.reduce(masks)] if masks else batch
+
+
+class Scan:
+    """The rows of one source, from arrival to the last result they can be part of."""
+
+    def __init__(self, spec: ScanSpec, evictions: EvictionTable) -> None:
+        self.spec = spec
+        self.evictions = evictions
+        self.store = RowStore(spec.columns, len(spec.stored), spec.keep_offsets)
+        self.window: CountedWindowState | None = None
+        if spec.line >= 0 and not isinstance(spec.window, RangeWindow) and spec.window is not None:
+            partitioned = bool(spec.window.partition_by)
+            self.window = (PartitionedRowsWindowState if partitioned else RowsWindowState)(spec.window.count)
+
+    @property
+    def in_order(self) -> bool:
+        """Tell whether rows leave the window in the order they came."""
+        return self.window is None or self.window.in_order
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return self.store.nbytes + (self.window.nbytes if self.window else 0)
+
+    def on_rows(self, arrival: Arrival) -> TakenRows:
+        """Take in rows and return those the filters let through."""
+        passed = self._select(arrival)
+        selected = arrival if passed is None else arrival.where(passed)
+        taken = TakenRows(selected, self.store.end, self.spec.window)
+        taken.arrived, taken.passed = arrival, passed
+        if self.window is not None:
+            taken.pushed = self._push_out(arrival, passed, taken.first, len(selected))
+        stored = [taken.code(entry) for entry in self.spec.stored]
+        self.store.append(selected.times, selected.offsets, selected.columns, stored)
+        return taken
+
+    def _select(self, arrival: Arrival) -> npt.NDArray[np.bool_] | None:
+        passed = None
+        for condition in self.spec.filters:
+            mask = truth(condition, len(arrival), _columns(arrival))
+            passed = mask if passed is None else passed & mask
+        return None if passed is None or passed.all() else passed
+
+    def _push_out(
+        self, arrival: Arrival, passed: npt.NDArray[np.bool_] | None, first: int, count: int
+    ) -> npt.NDArray[np.int64]:
+        assert self.window is not None
+        self.evictions.add(self.spec.line, count, self.store.base)
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        if passed is not None:
+            rows = np.full(len(arrival), -1, np.int64)
+            rows[passed] = numbers
+            numbers = rows
+        pushed = self.window.push(numbers, self._partition_keys(arrival))
+        self.evictions.mark(self.spec.line, pushed, arrival.seqs)
+        return pushed
+
+    def _partition_keys(self, arrival: Arrival) -> Matrix:
+        window = self.spec.window
+        if window is None or isinstance(window, RangeWindow) or not window.partition_by:
+            return np.empty((len(arrival), 2), np.int64)
+        return partition_codes([arrival.columns[c.name] for c in window.partition_by])
+
+    def expire(self, now_us: int, seq: int) -> npt.NDArray[np.int64] | None:
+        """Let go of rows that cannot join a row at or after `now_us`; `seq` is the last number that has arrived.
+
+        Return the new row numbers (by old number less the old base) when rows left from the middle, else None.
+        """
+        spec = self.spec
+        if isinstance(spec.window, RangeWindow):
+            dead = int(np.searchsorted(self.store.times.view(), now_us - spec.window.width_us))
+            self.store.drop_front(dead)
+        elif self.window is None:
+            self.store.drop_front(len(self.store))
+        elif self.window.in_order:
+            start = self.store.base - int(self.evictions.bases[spec.line])
+            dead = int(np.searchsorted(self.evictions.view(spec.line)[start:], seq, side="right"))
+            self.store.drop_front(dead)
+        else:
+            return self._drop_middle(seq)
+        return None
+
+    def _drop_middle(self, seq: int) -> npt.NDArray[np.int64] | None:
+        assert self.window is not None
+        if not self.evictions.mostly_dead(self.spec.line):
+            return None
+        alive = self.evictions.view(self.spec.line) > seq
+        held = self.evictions.view(self.spec.line)[alive].copy()
+        places = self.store.keep(alive)
+        self.window.renumber(places, 0)
+        self.evictions.reset(self.spec.line, held)
+        return places
+
+    def holds_older_than(self, time_us: int, seq: int) -> bool:
+        """Tell whether a row from before a time is still in its window after number `seq` has arrived."""
+        number = self.store.base + int(np.searchsorted(self.store.times.view(), time_us))
+        return self.holds_before(number, time_us, seq)
+
+    def holds_before(self, number: int, now_us: int, seq: int) -> bool:
+        """Tell whether a row numbered below `number` can still be part of a result from `now_us` on.
+
+        `seq` is the last sequence number that has arrived.
+        """
+        last = number - 1 - self.store.base
+        if last < 0 or not len(self.store):
+            return False
+        if isinstance(self.spec.window, RangeWindow):
+            return bool(self.store.times.view()[last] + self.spec.window.width_us >= now_us)
+        if self.window is None:
+            return False
+        start = self.store.base - int(self.evictions.bases[self.spec.line])
+        ends = self.evictions.view(self.spec.line)[start : start + last + 1]
+        return bool((ends[-1:] if self.window.in_order else ends).max() > seq)
+
+
+def _columns(arrival: Arrival) -> Callable[[Column], pa.Array]:
+    return lambda column: arrival.columns[column.name]

@@ -1,0 +1,183 @@
+"""Counted windows: which earlier row each arriving row pushes out.
+
+    arriving rows ──▶ state (the rows in the window) ──▶ pushed-out rows ──▶ eviction table
+
+`[RANGE w]` needs no state: a row's deadline is its time plus the width.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.kernels.window import find_queues, pack_queues, push_partitioned
+from midstream.model.time import FOREVER_US
+from midstream.operators.source.tape import Tape
+
+Vector = npt.NDArray[np.int64]
+
+
+class CountedWindowState(Protocol):
+    """What is in a counted window: row numbers, with -1 for rows the filters have dropped."""
+
+    in_order: bool
+    """Whether rows leave in the order they came."""
+
+    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+        """Take in rows and return, for each, the row it pushes out, or -1."""
+
+    def renumber(self, places: Vector, base: int) -> None:
+        """Follow a row store that has numbered its rows anew."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+
+
+class RowsWindowState:
+    """The last `size` rows of a stream."""
+
+    in_order = True
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.tail = Tape(np.int64)
+
+    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+        """Take in rows and return, for each, the row it pushes out, or -1."""
+        free = self.size - len(self.tail)
+        self.tail.append(rows)
+        pushed = np.full(len(rows), -1, np.int64)
+        pushed[free:] = self.tail.view()[: max(0, len(rows) - free)]
+        self.tail.drop_front(max(0, len(self.tail) - self.size))
+        return pushed
+
+    def renumber(self, places: Vector, base: int) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.tail.reset(moved(self.tail.view(), places, base))
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return self.tail.nbytes
+
+
+class PartitionedRowsWindowState:
+    """The last `size` rows of each key, as linked queues in flat arrays.
+
+    Keys are two 64-bit codes. Invariant: every queue has between 1 and `size` rows.
+    """
+
+    in_order = False
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.keys = np.empty((16, 2), np.int64)
+        self.queues = np.zeros((16, 3), np.int64)
+        self.queue_count = 0
+        self.heads = np.full(32, -1, np.int32)
+        self.nodes = np.empty((64, 2), np.int64)
+        self.node_count = 0
+
+    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+        """Take in rows and return, for each, the row it pushes out, or -1."""
+        self._reserve(len(rows))
+        queue_of, self.queue_count = find_queues(keys, self.keys, self.heads, self.queue_count)
+        pushed, self.node_count = push_partitioned(queue_of, self.queues, self.nodes, self.node_count, rows, self.size)
+        return pushed
+
+    def _reserve(self, count: int) -> None:
+        wanted = self.queue_count + count
+        if wanted > len(self.keys):
+            self.keys = np.resize(self.keys, (wanted * 3 // 2, 2))
+            grown = np.zeros((wanted * 3 // 2, 3), np.int64)
+            grown[: self.queue_count] = self.queues[: self.queue_count]
+            self.queues = grown
+        if wanted * 2 > len(self.heads):
+            self._index(1 << int(wanted * 2).bit_length())
+        if self.node_count + count > len(self.nodes):
+            live = int(self.queues[: self.queue_count, 2].sum())
+            packed = np.empty(((live + count) * 3 // 2, 2), np.int64)
+            self.node_count = pack_queues(self.queues, self.queue_count, self.nodes, packed)
+            self.nodes = packed
+
+    def _index(self, slots: int) -> None:
+        self.heads = np.full(slots, -1, np.int32)
+        held = self.keys[: self.queue_count].copy()
+        find_queues(held, self.keys, self.heads, 0)
+
+    def renumber(self, places: Vector, base: int) -> None:
+        """Follow a row store that has numbered its rows anew."""
+        self.nodes[: self.node_count, 0] = moved(self.nodes[: self.node_count, 0], places, base)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return int(self.keys.nbytes + self.queues.nbytes + self.heads.nbytes + self.nodes.nbytes)
+
+
+def moved(rows: Vector, places: Vector, base: int) -> Vector:
+    """Return the new numbers of rows; a row that is gone becomes -1.
+
+    >>> moved(np.array([7, -1, 5]), np.array([-1, 0, 1]), 5)
+    array([ 1, -1, -1])
+    """
+    inside = (rows >= base) & (rows < base + len(places))
+    return np.where(inside, places[np.where(inside, rows - base, 0)], -1)
+
+
+class EvictionTable:
+    """When each row of each counted window was pushed out: one line per source, one place per row.
+
+    Invariant: `table[line, n - bases[line]]` is the sequence number that pushed out row n, or FOREVER.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self.table = np.full((lines, 64 if lines else 1), FOREVER_US, np.int64)
+        self.bases = np.zeros(lines, np.int64)
+        self.ends = np.zeros(lines, np.int64)
+        """One past the last row number of each line."""
+        self.pushed_out = np.zeros(lines, np.int64)
+        """How many rows of each line were pushed out since it was last reset."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held."""
+        return int(self.table.nbytes)
+
+    def view(self, line: int) -> Vector:
+        """Return the places of one line that hold rows."""
+        return self.table[line, : self.ends[line] - self.bases[line]]
+
+    def add(self, line: int, count: int, keep_from: int) -> None:
+        """Give `count` new rows of a line a place each; rows numbered below `keep_from` are no longer asked for."""
+        held = int(self.ends[line] - self.bases[line])
+        if held + count > self.table.shape[1]:
+            gone = int(keep_from - self.bases[line])
+            live = held - gone
+            self.table[line, :live] = self.table[line, gone:held].copy()
+            self.bases[line] = keep_from
+            held = live
+            if held + count > self.table.shape[1] * 3 // 4:
+                grown = np.full((len(self.bases), (held + count) * 2), FOREVER_US, np.int64)
+                grown[:, : self.table.shape[1]] = self.table[:, : grown.shape[1]]
+                self.table = grown
+        self.table[line, held : held + count] = FOREVER_US
+        self.ends[line] += count
+
+    def mark(self, line: int, pushed: Vector, seqs: Vector) -> None:
+        """Note that the arrival of `seqs[i]` pushed out row `pushed[i]` (-1: none)."""
+        some = pushed >= 0
+        self.table[line, pushed[some] - self.bases[line]] = seqs[some]
+        self.pushed_out[line] += np.count_nonzero(some)
+
+    def mostly_dead(self, line: int) -> bool:
+        """Tell whether letting go of the dead rows of a line pays for moving the others."""
+        held = self.ends[line] - self.bases[line]
+        return bool(2 * self.pushed_out[line] > held + 1024)
+
+    def reset(self, line: int, values: Vector, base: int = 0) -> None:
+        """Hold exactly these values for one line, its first row numbered `base`."""
+        self.bases[line], self.ends[line], self.pushed_out[line] = base, base, np.count_nonzero(values != FOREVER_US)
+        self.add(line, len(values), base)
+        self.table[line, : len(values)] = values
