@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test lint format demo replay-demo bench clean
+.PHONY: help setup check test lint format demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -42,6 +42,9 @@ replay-demo: .venv/.ready-dev ## Replay a recorded scenario (SCENARIO=path), out
 bench: .venv/.ready-dev ## Measure the four-way join, numbers in build/join4.json
 	@mkdir -p build
 	$(BIN)/midstream bench join4 --json build/join4.json
+
+forks: ## Count the places in src that fork by kind of query
+	@tools/count-forks
 
 clean: ## Remove build output and caches; .venv stays
 	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -22,6 +22,7 @@ import midstream as ms
 from benchmarks.measure import Progress, on_one_core
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from benchmarks.workload import Workload, equi_join
+from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
 from midstream.change.repository import Repository
@@ -100,7 +101,9 @@ def studied(rows: pa.Table, first: int, then: int, how: dict[str, Any] | None) -
     """Run once; return the CPU time of the rows around the change, and its record."""
     query = "SELECT SUM(v) AS total FROM s [ROWS {} SLIDE 1]"
     engine = ms.Engine().stream("s", rows, time="ts")
-    run = engine.query(query.format(first)).start(batch="100 ms", paused=True)
+    planned = engine.query(query.format(first))
+    assert isinstance(planned, PlannedQuery)
+    run = planned.start(batch="100 ms", paused=True)
     gc.collect()
     gc.disable()
     run.advance(until=CHANGE_AFTER * 1_000)

@@ -16,6 +16,7 @@ import midstream as ms
 from benchmarks.measure import Progress
 from benchmarks.staged import write_batches
 from benchmarks.workload import Workload, equi_join
+from midstream.app.engine import SparkQuery
 
 BATCH_S = 5
 """Event time of a micro-batch: 50,000 rows of each stream."""
@@ -43,6 +44,7 @@ def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
             reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
             engine.stream(name, reader.parquet(str(folder / name)), time="ts")
         query = engine.query(workload.sql, name="bench", plan=LEFT)
+        assert isinstance(query, SparkQuery)
         started = query.start({"format": "noop"}, folder / "checkpoint", buckets=2)
         figures: dict[str, Any] = {}
         try:

@@ -14,6 +14,7 @@ import midstream as ms
 from benchmarks.measure import Progress
 from benchmarks.staged import write_batches
 from benchmarks.workload import Workload, equi_join
+from midstream.app.engine import SparkQuery
 
 BATCH_S = 25
 """Event time of a micro-batch: 250,000 rows of each stream."""
@@ -45,6 +46,7 @@ def _measure(workload: Workload, steady: int, seed: int) -> dict[str, Any]:
             reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
             engine.stream(name, reader.parquet(str(folder / name)), time="ts")
         query = engine.query(workload.sql, name="bench")
+        assert isinstance(query, SparkQuery)
         once = {"availableNow": True}
         started = query.start({"format": "noop"}, folder / "checkpoint", buckets=2, trigger=once)
         started.wait()

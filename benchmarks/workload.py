@@ -1,7 +1,7 @@
 """Generated streams: a steady rate of rows with a key, a payload and a little noise in time."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,8 @@ from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 
 SECOND_US = 1_000_000
+ROWS_PER_SECOND = 10_000
+"""Rows of each stream in a second of event time, unless a workload says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Workload:
 
     streams: int
     sql: str
-    rows_per_second: int = 10_000
+    rows_per_second: int = field(default_factory=lambda: ROWS_PER_SECOND)
     window_s: int = 10
     keys: int = 100_000
     zipf: float = 0.0

@@ -113,4 +113,5 @@ def _mixed(hashes: np.ndarray) -> np.ndarray:
     hashes = hashes + np.uint64(0x9E3779B97F4A7C15)
     hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return hashes ^ (hashes >> np.uint64(31))
+    mixed: np.ndarray = hashes ^ (hashes >> np.uint64(31))
+    return mixed

@@ -129,13 +129,14 @@ class Watch(threading.Thread):
 
     def _ask(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(self._address + path, timeout=5) as answer:
-            return json.load(answer)
+            found: dict[str, Any] = json.load(answer)
+            return found
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def launch(job: Job, module: str, python: Path, limit_s: float) -> Watched:
     command = [str(python), "-m", f"benchmarks.peers_systems.{module}", str(job.write())]
     # The two cores are set here and inherited, so that every thread and worker of the system keeps to them.
     command = [sys.executable, "-c", _ON_TWO_CORES, *command]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(job.scratch), **_java()}
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "TMPDIR": str(job.scratch), **_java()}
     started = time.perf_counter()
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -6,6 +6,7 @@ from itertools import pairwise
 import midstream as ms
 from benchmarks.peers_systems.job import NAMES, Job, Said, Skipped, serve
 from benchmarks.peers_systems.spark_session import said_of, sources, spark_session
+from midstream.app.engine import SparkQuery
 
 
 def sql(window_us: int) -> str:
@@ -34,6 +35,7 @@ def run(job: Job) -> Said:
     for name, df in sources(spark, job).items():
         engine.stream(name, df.select("ts", "k", "v"), time="ts")
     query = engine.query(sql(job.window_us), name="peers")
+    assert isinstance(query, SparkQuery)
     run = query.start(sink=str(job.out), checkpoint=str(job.checkpoint), buckets=2, trigger={"availableNow": True})
     run.wait()
     # Rows at the very end wait for their time to pass on all streams, so the last instants are not compared.

@@ -1,0 +1,92 @@
+"""Every benchmark runs, at a size that takes a moment and still has several micro-batches."""
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from midstream.app import bench
+from midstream.local import calibrate
+
+SMALL: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
+    "join4": (2, {}),
+    "join6": (2, {}),
+    "skew": (2, {}),
+    "strings": (2, {}),
+    "theta": (2, {}),
+    "window10x": (2, {}),
+    "jisc": (0.1, {"jisc": {"SETS": ((4, "uniform", 1.0, 2), (3, "even", 1.0, 1))}}),
+    "hybmig": (12, {}),
+    "change": (2, {"change": {"SIZES": (40,), "STUDY_TURNS": 1, "TURNS": 1, "WARM_UP_S": 2, "MEASURED_S": 2}}),
+}
+"""Seconds, and constants of its modules."""
+ON_SPARK: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
+    "hopping": (
+        1,
+        {
+            "hopping": {
+                "RATIOS": (0.1, 1.0), "ROWS": 400, "KEYS": 200, "TURNS": 1, "TOGETHER_ROWS": 400, "TOGETHER_KEYS": 200,
+                "WINDOW": 4_000, "DOMAIN": 8_000, "HOPS": 2,
+            }
+        },
+    ),
+    "peers": (1, {"peers": {"SYSTEMS": "midstream"}}),
+    "spark_migration": (1, {"spark_migration": {"WINDOW_S": 10, "STEADY": 1, "LASTS": 4}}),
+    "spark_window10x": (50, {}),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def whole_machine() -> Iterator[None]:
+    """Benchmarks keep the process to one core; the tests after them want them all."""
+    cores, threads = os.sched_getaffinity(0), pa.cpu_count()
+    yield
+    os.sched_setaffinity(0, cores)
+    pa.set_cpu_count(threads)
+
+
+def check(
+    name: str, seconds: float, constants: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    monkeypatch.setattr(sys, "path", [str(bench.folder().parent), *sys.path])
+    monkeypatch.setattr(import_module("benchmarks.workload"), "ROWS_PER_SECOND", 60)
+    for place, values in constants.items():
+        module = import_module(f"benchmarks.{place}")
+        for constant, value in values.items():
+            if constant == "SYSTEMS":
+                value = tuple(system for system in module.SYSTEMS if system.name == value)
+            monkeypatch.setattr(module, constant, value)
+    steps: list[tuple[int, int]] = []
+    result = bench.run(name, seconds, 3, None, lambda done, whole: steps.append((done, whole)))
+    assert steps
+    assert steps[-1][0] == steps[-1][1], "it is done when it says so"
+    assert result["rows_per_s"] > 0
+    assert bench.summary(result).startswith(f"{name}: ")
+    return result
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = check(name, *SMALL[name], monkeypatch)
+    same = [v for v in result.get("verdicts", ()) if "same results" in v["requirement"]]
+    assert all(v["holds"] for v in same), same
+    if name in ("jisc", "hybmig"):
+        assert same
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_a_benchmark_runs_on_spark(name: str, monkeypatch: pytest.MonkeyPatch, spark: object) -> None:
+    monkeypatch.setattr(calibrate, "RATIOS", (0.1, 1.0))
+    monkeypatch.setattr(calibrate, "ROWS", (300,))
+    result = check(name, *ON_SPARK[name], monkeypatch)
+    if name == "peers":
+        assert result["agree"]
+
+
+def test_every_benchmark_is_run() -> None:
+    assert {*SMALL, *ON_SPARK} == {*bench.available()}
