@@ -12,7 +12,7 @@ from benchmarks.workload import Workload
 from midstream.local.local import LocalRuntime
 from midstream.local.sources import StreamRows
 from midstream.model.time import FOREVER_US
-from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.sliding.tree import JoinTree
 
 Progress = Callable[[int, int], None]
 """Told how many seconds of event time are done, and how many there are."""
@@ -83,9 +83,9 @@ class Memory:
         )
         self.peak_bytes, self.results, self.window_rows, budget = held, 0, 0, 0.0
         for pipeline in runtime.pipelines:
+            assert isinstance(pipeline.execution, JoinTree), "these run join trees"
             for join in pipeline.execution.joins():
                 for state in join.states:
-                    assert isinstance(state, JoinInputState), "these run join trees"
                     alive = state.live(FOREVER_US, now_us, runtime.next_seq - 1, pipeline.sources.evictions)
                     live = int(alive.sum())
                     if len(state.components) > 1:

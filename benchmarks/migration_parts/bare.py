@@ -16,6 +16,6 @@ class BareTree(Migrator):
     def work(self, seq: int) -> None:
         """Do nothing."""
 
-    def cut_us(self) -> int | None:
+    def next_cut_us(self) -> int | None:
         """Nothing happens here."""
         return None

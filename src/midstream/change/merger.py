@@ -104,8 +104,8 @@ def interleaved(parts: dict[int, list[Results]], held: bool = False) -> Emission
 
 
 def triggers_of(results: Results) -> Matrix:
-    """Return what made each result leave; for changes of a difference, which say only their number, their time."""
-    if results.order is not None and results.order.shape[1] >= TRIGGER:
+    """Return what made each result leave; their time, when nobody asked for their order."""
+    if results.order is not None:
         return results.order[:, :TRIGGER]
     out = np.zeros((len(results), TRIGGER), np.int64)
     out[:, 0] = results.rows.column("_time").to_numpy()

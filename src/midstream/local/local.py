@@ -18,7 +18,8 @@ from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, M
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Lineage, Results
 from midstream.operators.build import TREE, build
-from midstream.operators.sliding.pipeline import Pipeline, StateSize
+from midstream.operators.contract import StateSize
+from midstream.operators.pipeline import Pipeline
 from midstream.plan.plan import Plan
 
 
@@ -84,7 +85,7 @@ class LocalRuntime:
         while self.next_seq < end:
             now_us = time_of(arrivals, self.next_seq)
             yield from self._start_due(now_us)
-            cuts = [m.cut_us() for m in self.migrators] + [r.at_us for r in self.schedule[:1]]
+            cuts = [m.next_cut_us() for m in self.migrators] + [r.at_us for r in self.schedule[:1]]
             stop = stop_at(arrivals, now_us, end, cuts)
             for piece in slices(arrivals, self.next_seq, stop):
                 yield from self._run(piece)
@@ -177,7 +178,7 @@ class LocalRuntime:
 
     def records(self) -> list[MigrationRecord]:
         """Return what became of each migration, over all buckets."""
-        lists = [m.told() for m in self.migrators]
+        lists = [m.report() for m in self.migrators]
         told = [over_buckets(list(records)) for records in zip(*lists, strict=True)]
         for request in self.schedule:
             told.append(

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from midstream.migrate.characteristics import Region
 from midstream.migrate.match import Moment, live_entries
+from midstream.operators.contract import Parts
 from midstream.operators.sliding.entry import LATEST, ROWS, in_order
 from midstream.operators.sliding.join import LEFT, RIGHT
-from midstream.operators.sliding.tree import Parts, Step
+from midstream.operators.sliding.tree import Step
 from midstream.operators.source.sources import Renumbering
 
 Matrix = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from midstream.operators.contract import Parts
 from midstream.operators.sliding.entry import ROWS, lineage
-from midstream.operators.sliding.tree import Parts
 from midstream.operators.source.sources import Position, Renumbering, Sources
 
 Matrix = npt.NDArray[np.int64]

@@ -7,30 +7,45 @@ The states of single sources and of what both plans compute are shared. A state 
 lies in its region comes from the old plan until the region has expired, or until background computation has filled it.
 """
 
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from midstream.migrate.decompose import decompose
 from midstream.migrate.match import Matching, Moment, held_states
+from midstream.migrate.migration import Migration
+from midstream.migrate.switch import Switch, progress_of
 from midstream.migrate.task_run import TaskRun
 from midstream.model.coverage import COMPLETE
-from midstream.operators.contract import Execution
+from midstream.operators.contract import Execution, Parts, Progress, Switched
 from midstream.operators.sliding.join import Join
-from midstream.operators.sliding.tree import JoinTree, Parts
+from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 Ordering = Literal["serialized", "parallel"]
 
 
-class Hybrid(Execution):
+def divide_work(switch: Switch) -> Switched:
+    """Return the new plan at work, and of the old one what it cannot answer yet."""
+    asked = switch.request
+    budget = asked.budget if asked.background else 0
+    both = Hybrid(
+        switch.old, switch.new, switch.sources, switch.position, switch.moment,
+        asked.sharing, cast(Ordering, asked.ordering), budget,
+    )  # fmt: skip
+    return Switched(both, both.progress())
+
+
+class Hybrid(Migration):
     """Two plans at work, divided task by task.
 
     Invariant: each result leaves once, in max order.
     Cost: the new plan's, and of the old plan's only what the tables ask for, for at most one window.
     """
+
+    divides_work = True
 
     def __init__(
         self,
@@ -78,6 +93,14 @@ class Hybrid(Execution):
         for task in self.tasks:
             task.drop_expired(now_us, seq)
             budget = task.work(budget, Moment(now_us, seq))
+
+    def progress(self) -> Progress:
+        """Return how many states are shared, and what was computed in the background."""
+        return progress_of(
+            self.matching,
+            states_completed=sum(t.states_completed for t in self.tasks),
+            entries_completed=sum(t.entries_completed for t in self.tasks),
+        )
 
     def joins(self) -> list[Join]:
         """Return the joins of the new plan, and those of the old one that are still needed."""

@@ -6,6 +6,8 @@ A state of the new plan is complete when the old plan had it complete; otherwise
 state stays incomplete through any number of further migrations until its keys are completed or its old rows are gone.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +15,6 @@ from midstream.migrate.completion import StateCompletion
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import (
     Matching,
-    Moment,
     held_states,
     keep_join,
     laid_out,
@@ -22,18 +23,22 @@ from midstream.migrate.match import (
     same_join,
     sides_of,
 )
+from midstream.migrate.migration import Migration
+from midstream.migrate.promote import demote
+from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
+from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
-from midstream.operators.contract import Execution
+from midstream.operators.contract import Execution, Parts, PlanSwitch, Progress, Switched
 from midstream.operators.sliding.entry import LATEST
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.key_set import KeySet
-from midstream.operators.sliding.tree import JoinTree, Parts, Step
-from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.sliding.tree import JoinTree, Step
+from midstream.operators.source.sources import Renumbering, Sources, Taken
 
 Matrix = npt.NDArray[np.int64]
 
 
-class JustInTime(Execution):
+class JustInTime(Migration):
     """The new plan with states that fill on demand.
 
     Invariant: a state incomplete since `s` holds every live entry whose latest row is at or after `s`, and every entry
@@ -41,9 +46,12 @@ class JustInTime(Execution):
     Cost: what is never asked for is never computed.
     """
 
-    def __init__(self, tree: JoinTree, sources: Sources, gaps: dict[Parts, Gap], matching: Matching) -> None:
+    def __init__(
+        self, tree: JoinTree, sources: Sources, gaps: dict[Parts, Gap], matching: Matching, demoted: int = 0
+    ) -> None:
         self.tree = tree
         self.matching = matching
+        self._demoted = demoted
         self.components = tree.components
         self.completion = StateCompletion(tree, sources, gaps)
         tree.completion = self.completion
@@ -54,6 +62,25 @@ class JustInTime(Execution):
         """Run rows through the new plan, completing what they probe."""
         self.completion.sweep(rows, now_us, seq)
         return self.tree.on_rows(rows, now_us, seq)
+
+    def switch_plan(self, switch: PlanSwitch) -> Switched:
+        """Let the strategy go on from the new plan; what is still missing in its states is known."""
+        return switch.rebuild(self.tree, self.completion.gaps)
+
+    def overlaps(self, strategy: str) -> bool:
+        """Say yes to strategies that can go on from incomplete states."""
+        return strategy in (JUST_IN_TIME, MOVING_STATE)
+
+    def progress(self) -> Progress:
+        """Return how many states matched, and what has been completed on demand."""
+        done = self.completion
+        return progress_of(
+            self.matching,
+            states_completed=done.states_completed,
+            entries_completed=done.entries_completed,
+            entries_demoted=self._demoted,
+            keys_attempted=done.keys_attempted,
+        )
 
     def joins(self) -> list[Join]:
         """Return the joins of the new plan."""
@@ -75,9 +102,10 @@ class JustInTime(Execution):
         return self.tree
 
 
-def start(old: JoinTree, gaps: dict[Parts, Gap], new: JoinTree, sources: Sources, position: Position,
-          moment: Moment) -> JustInTime:  # fmt: skip
-    """Hand the old plan's states over to the new one; `gaps` are those an earlier migration has left."""
+def complete_on_demand(switch: Switch) -> Switched:
+    """Return the new plan at work; the old plan's states are handed over to it."""
+    old, new, gaps, position, moment = switch.old, switch.new, switch.gaps, switch.position, switch.moment
+    demoted = demote(old, new, moment)
     held = held_states(old)
     matching = Matching()
     left: dict[Parts, Gap] = {}
@@ -111,9 +139,9 @@ def start(old: JoinTree, gaps: dict[Parts, Gap], new: JoinTree, sources: Sources
                 left[source.parts] = _carried(gap, step) if whole else Gap(gap.position, KeySet())
                 step.join.states[side].coverage = Coverage(gap.position.seq)
         step.join.reindex()
-    running = JustInTime(new, sources, left, matching)
+    running = JustInTime(new, switch.sources, left, matching, demoted)
     running.completion.count_all(moment.now_us, moment.seq)
-    return running
+    return Switched(running, running.progress())
 
 
 def _carried(gap: Gap, step: Step) -> Gap:
@@ -121,7 +149,7 @@ def _carried(gap: Gap, step: Step) -> Gap:
     return Gap(gap.position, gap.attempted, None, None if step.join.spec.groups else gap.counted)
 
 
-def _goes_on(gaps: dict[Parts, Gap], parts: Parts, place: tuple[Step, int], step: Step, new: JoinTree,
+def _goes_on(gaps: Mapping[Parts, Gap], parts: Parts, place: tuple[Step, int], step: Step, new: JoinTree,
              old: JoinTree) -> bool:  # fmt: skip
     """Tell whether what was completed of a state so far is of use in the new plan: its keys mean the same there."""
     if parts not in gaps:

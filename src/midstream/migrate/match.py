@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.model.time import FOREVER_US
+from midstream.operators.contract import Parts
 from midstream.operators.sliding.entry import in_order
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
-from midstream.operators.sliding.tree import Input, JoinTree, Parts, Step
+from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Sources
 
 Matrix = npt.NDArray[np.int64]

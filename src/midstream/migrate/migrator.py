@@ -5,37 +5,50 @@ ask ──▶ same plan? ──▶ may it start now? ──▶ start: the execut
 """
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 
-from midstream.migrate.hybrid import Hybrid
-from midstream.migrate.just_in_time import JustInTime, start
-from midstream.migrate.match import Matching, Moment
-from midstream.migrate.moving_state import MovingState
-from midstream.migrate.parallel_track import ParallelTrack
-from midstream.migrate.promote import demote
+from midstream.migrate.gap import Gap
+from midstream.migrate.match import Moment
 from midstream.migrate.record import FINISHED, NO_OP, REFUSED, RUNNING, SUPERSEDED, MigrationRecord
-from midstream.migrate.request import (
-    HYBRID,
-    JUST_IN_TIME,
-    MOVING_STATE,
-    PARALLEL_TRACK,
-    MigrationRequest,
-    last_old_us,
-)
+from midstream.migrate.request import PARALLEL_TRACK, MigrationRequest, last_old_us
+from midstream.migrate.strategies import STRATEGY
+from midstream.migrate.switch import Switch
 from midstream.model.batch import Arrival, Results
 from midstream.model.errors import PlanError
 from midstream.operators.build import TREE, build_tree
-from midstream.operators.contract import Execution
-from midstream.operators.difference.execution import DifferenceExecution
-from midstream.operators.sliding.eddy import Eddy
-from midstream.operators.sliding.pipeline import Pipeline
+from midstream.operators.contract import Parts, Progress, Switched
+from midstream.operators.pipeline import Pipeline
 from midstream.operators.sliding.tree import JoinTree
+from midstream.operators.source.sources import Sources
 from midstream.plan.plan import Plan
 from midstream.plan.tree import leaves
 
 RECOVERY = "recovery"
-OVERLAPS = {JUST_IN_TIME: (JUST_IN_TIME, MOVING_STATE), RECOVERY: (JUST_IN_TIME, MOVING_STATE)}
-"""Which strategies may start while another one is under way; all others wait until it is over."""
+
+
+@dataclass(frozen=True)
+class _PlanSwitch:
+    """A migration that starts: what an execution needs to switch plan."""
+
+    request: MigrationRequest
+    target: Plan
+    sources: Sources
+    framework: str
+    moment: Moment
+    last_old_us: int | None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Return the aliases of the new plan from left to right."""
+        return tuple(leaves(self.target.tree))
+
+    def rebuild(self, tree: JoinTree, gaps: Mapping[Parts, Gap]) -> Switched:
+        """Let the strategy go on from a tree of joins."""
+        new = build_tree(self.target, self.sources, self.framework)
+        position = self.sources.position(self.moment.seq + 1, self.moment.now_us)
+        switch = Switch(tree, gaps, new, self.sources, position, self.moment, self.request, self.last_old_us)
+        return STRATEGY[self.request.strategy](switch)
 
 
 class Migrator:
@@ -56,7 +69,7 @@ class Migrator:
         self.waiting: list[tuple[MigrationRequest, MigrationRecord]] = []
         self.last_us: int | None = None
         """Time of the last row taken in."""
-        self.lets_go_us: int | None = None
+        self.released_at_us: int | None = None
         """Set when a migration that held its output back has ended: the event time it leaves at."""
         self.current: MigrationRequest | None = None
         """The request that runs, with the event time it took effect at."""
@@ -94,11 +107,9 @@ class Migrator:
         return released, self.pipeline.on_rows(arrivals, now_us, seq, clock_us)
 
     @property
-    def divides(self) -> bool:
+    def divides_work(self) -> bool:
         """Tell whether two plans divide the work between them: rows taken in again have to go through both."""
-        if isinstance(self.pipeline.execution, DifferenceExecution):
-            return self.running is not None
-        return isinstance(self.pipeline.execution, ParallelTrack | Hybrid)
+        return self.running is not None and self.pipeline.execution.divides_work
 
     def resume(self, record: MigrationRecord) -> None:
         """Go on with states that a restart has left incomplete, as with a just-in-time migration."""
@@ -110,15 +121,15 @@ class Migrator:
         released: list[Results] = []
         if self.running is not None:
             execution = self.pipeline.execution
-            # A plan whose states were moved to it goes on as it is.
-            successor = execution if isinstance(execution, JoinTree) else execution.successor(now_us, seq)
-            self._note(execution)
+            successor = execution.successor(now_us, seq)
+            self._note(execution.progress())
             if successor is not None:
                 self.pipeline.execution = successor
                 self._end(FINISHED, now_us)
                 released = self.pipeline.release()
-                if isinstance(execution, ParallelTrack) and execution.buffered:
-                    self.lets_go_us = now_us if execution.end_us is None else execution.end_us
+                held_until_us = execution.released_at_us(now_us)
+                if held_until_us is not None:
+                    self.released_at_us = held_until_us
         self._start_waiting(now_us, seq)
         return released
 
@@ -127,12 +138,10 @@ class Migrator:
         if self.last_us is not None:
             self.pipeline.execution.work(self.last_us, seq)
 
-    def cut_us(self) -> int | None:
+    def next_cut_us(self) -> int | None:
         """Return the next event time at which something happens here that must not wait for the end of a slice."""
-        execution = self.pipeline.execution
-        if isinstance(execution, ParallelTrack):
-            return execution.end_us
-        return self._bound_us if self.waiting else None
+        cut_us = self.pipeline.execution.next_cut_us()
+        return self._bound_us if cut_us is None and self.waiting else cut_us
 
     def _start_waiting(self, now_us: int, seq: int, direct: bool = False) -> None:
         """Start what may start; `direct` when it takes effect where it was asked for."""
@@ -154,8 +163,7 @@ class Migrator:
 
     def _may_start(self, request: MigrationRequest, now_us: int) -> bool:
         if self.running is not None:
-            # A difference has one strategy, whose migrations overlap.
-            return bool(self.plan.query.subtracted) or request.strategy in OVERLAPS.get(self.running.strategy, ())
+            return self.pipeline.execution.overlaps(request.strategy)
         # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
         return not (_holds_back(request) and self._bound_us is not None and now_us < self._bound_us)
 
@@ -169,97 +177,39 @@ class Migrator:
         if target == self.plan:
             record.state, record.ended_us = NO_OP, at_us
             return
-        if isinstance(self.pipeline.execution, Eddy):
-            # Nothing but the sources' rows is kept: another plan is another route.
-            self.pipeline.execution.reroute(leaves(target.tree))
-            self.plan = target
-            record.state, record.ended_us = FINISHED, at_us
-            record.states_matched = len(self.pipeline.execution.joins())
-            return
         if self.running is not None:
-            self._note(self.pipeline.execution)
+            self._note(self.pipeline.execution.progress())
             self._end(SUPERSEDED, now_us)
         self.running, record.state = record, RUNNING
         self.current, self.before = request, self.plan
         self._tested = self.pipeline.predicate_evaluations
-        self._bound_us = last_old_us(target, at_us)
-        self.pipeline.execution = self._execution(request, target, now_us, seq)
-        self.plan = target
+        bound_us = last_old_us(target, at_us)
+        switch = _PlanSwitch(request, target, self.pipeline.sources, self.framework, Moment(now_us, seq), bound_us)
+        running = self.pipeline.execution
+        switched = running.switch_plan(switch)
+        # Where the same execution goes on with nothing missing, the switch leaves no trace.
+        unnoticed = switched.execution is running and not switched.progress.states_incomplete
+        self._bound_us = self._bound_us if unnoticed else bound_us
+        self.pipeline.execution, self.plan = switched.execution, target
+        self._note(switched.progress)
         record.start_ms = (time.perf_counter() - started) * 1000
         self.advance(now_us, seq)
         if record.state == FINISHED:
             record.ended_us = at_us
 
-    def _execution(self, request: MigrationRequest, target: Plan, now_us: int, seq: int) -> Execution:
-        """Return what runs from the position on."""
-        moment = Moment(now_us, seq)
-        sources = self.pipeline.sources
-        position = sources.position(seq + 1, now_us)
-        current = self.pipeline.execution
-        if isinstance(current, DifferenceExecution):
-            found = current.reorder(tuple(leaves(target.tree)))
-            assert self.running is not None
-            self.running.states_matched = len(found.matched)
-            self.running.states_incomplete = len(found.incomplete)
-            return current
-        gaps = current.completion.gaps if isinstance(current, JustInTime) else {}
-        old = current.tree if isinstance(current, JustInTime) else current
-        assert isinstance(old, JoinTree)
-        new = build_tree(target, sources, self.framework)
-        if request.strategy in (MOVING_STATE, JUST_IN_TIME):
-            assert self.running is not None
-            wanted = {source.parts for step in new.steps for source in step.inputs}
-            self.running.entries_demoted = demote(old, wanted, moment)
-        if request.strategy == MOVING_STATE:
-            moving = MovingState(old, new, moment)
-            moving.run()
-            assert self.running is not None
-            self._note_matching(self.running, moving.matching)
-            self.running.states_completed = len(moving.matching.missing)
-            self.running.entries_completed = moving.entries_completed
-            return new
-        if request.strategy == PARALLEL_TRACK:
-            buffered = request.output == "buffered"
-            assert self.running is not None
-            self.running.states_incomplete = 2 * len(new.steps)
-            return ParallelTrack(old, new, sources, position, buffered, self._bound_us)
-        if request.strategy == HYBRID:
-            budget = request.budget if request.background else 0
-            ordering = request.ordering
-            return Hybrid(old, new, sources, position, moment, request.sharing, ordering, budget)  # type: ignore[arg-type]
-        return start(old, gaps, new, sources, position, moment)
-
-    def told(self) -> list[MigrationRecord]:
+    def report(self) -> list[MigrationRecord]:
         """Return the records of all migrations, up to date."""
         if self.running is not None:
-            self._note(self.pipeline.execution)
+            self._note(self.pipeline.execution.progress())
         return self.records
 
-    def _note(self, execution: Execution) -> None:
+    def _note(self, progress: Progress | None) -> None:
         """Write down what the running migration has done so far."""
         record = self.running
         assert record is not None
         record.predicate_evaluations = self.pipeline.predicate_evaluations - self._tested
-        if isinstance(execution, ParallelTrack):
-            record.rows_buffered = execution.rows_buffered
-        elif isinstance(execution, Hybrid):
-            self._note_matching(record, execution.matching)
-            record.states_completed = sum(t.states_completed for t in execution.tasks)
-            record.entries_completed = sum(t.entries_completed for t in execution.tasks)
-        elif isinstance(execution, DifferenceExecution):
-            record.states_completed = record.states_incomplete - len(execution.chain.pending)
-        elif isinstance(execution, JustInTime):
-            self._note_matching(record, execution.matching)
-            completion = execution.completion
-            record.states_completed = completion.states_completed
-            record.entries_completed = completion.entries_completed
-            record.keys_attempted = completion.keys_attempted
-
-    @staticmethod
-    def _note_matching(record: MigrationRecord, matching: Matching) -> None:
-        record.states_matched = matching.matched
-        record.states_moved = len(matching.moved)
-        record.states_incomplete = len(matching.missing)
+        for name, value in asdict(progress).items() if progress is not None else ():
+            setattr(record, name, value)
 
     def _end(self, state: str, now_us: int) -> None:
         record = self.running

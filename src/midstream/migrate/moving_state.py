@@ -14,9 +14,25 @@ from midstream.migrate.match import (
     same_join,
     sides_of,
 )
-from midstream.migrate.promote import promote_all
+from midstream.migrate.promote import demote, promote_all
+from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import COMPLETE
-from midstream.operators.sliding.tree import JoinTree, Parts, Step
+from midstream.operators.contract import Parts, Switched
+from midstream.operators.sliding.tree import JoinTree, Step
+
+
+def move_state_over(switch: Switch) -> Switched:
+    """Return the new plan alone, with complete states."""
+    demoted = demote(switch.old, switch.new, switch.moment)
+    moving = MovingState(switch.old, switch.new, switch.moment)
+    moving.run()
+    progress = progress_of(
+        moving.matching,
+        states_completed=len(moving.matching.missing),
+        entries_completed=moving.entries_completed,
+        entries_demoted=demoted,
+    )
+    return Switched(switch.new, progress)
 
 
 class MovingState:

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.migrate.merge import merge_queues
-from midstream.operators.contract import Execution
+from midstream.migrate.migration import Migration
+from midstream.migrate.switch import Switch
+from midstream.operators.contract import Execution, Progress, Switched
 from midstream.operators.sliding.entry import ROWS, reordered
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import JoinTree
@@ -19,7 +21,14 @@ from midstream.operators.source.sources import Position, Renumbering, Sources, T
 Matrix = npt.NDArray[np.int64]
 
 
-class ParallelTrack(Execution):
+def run_side_by_side(switch: Switch) -> Switched:
+    """Return both plans at work, until the last old row has expired."""
+    buffered = switch.request.output == "buffered"
+    both = ParallelTrack(switch.old, switch.new, switch.sources, switch.position, buffered, switch.last_old_us)
+    return Switched(both, both.progress())
+
+
+class ParallelTrack(Migration):
     """Two plans at work.
 
     Invariant: each result leaves once. One that holds a row from before the position comes from the old plan, all
@@ -27,6 +36,8 @@ class ParallelTrack(Execution):
     Refuses: buffered output over windows whose old rows may stay for ever (`ROWS n PARTITION BY`).
     Cost: every row is processed twice, for one window.
     """
+
+    divides_work = True
 
     def __init__(
         self, old: JoinTree, new: JoinTree, sources: Sources, position: Position, buffered: bool, end_us: int | None
@@ -63,6 +74,20 @@ class ParallelTrack(Execution):
         for k, alias in enumerate(self.old.components):
             old |= results[:, ROWS + k] < self.position.rows[alias]
         return reordered(results[old], self.old.components, self.components)
+
+    def progress(self) -> Progress:
+        """Return how many states began empty, and how many results were held back."""
+        return Progress(states_incomplete=2 * len(self.new.steps), rows_buffered=self.rows_buffered)
+
+    def next_cut_us(self) -> int | None:
+        """Return when the last old row has left its window: what was held back leaves then."""
+        return self.end_us
+
+    def released_at_us(self, now_us: int) -> int | None:
+        """Return when the last old row has left its window, or `now_us` when that is not a matter of time alone."""
+        if not self.buffered:
+            return None
+        return now_us if self.end_us is None else self.end_us
 
     def joins(self) -> list[Join]:
         """Return the joins of both plans."""

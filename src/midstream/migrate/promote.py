@@ -1,4 +1,4 @@
-"""Promote and demote: make the intermediate results of a state from the states below it, and let go of them again.
+"""Promote and demote: make the intermediate results of a state from the states below it, and drop them again.
 
 In a tree it is what moving state and just in time do to states; in STAIRs' words it is what an eddy asks of a STAIR.
 Eagerly all entries are promoted at once; just in time those somebody asks for.
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.time import FOREVER_US
 from midstream.operators.sliding.entry import in_order
-from midstream.operators.sliding.tree import JoinTree, Parts, Step
+from midstream.operators.sliding.tree import JoinTree, Step
 
 Matrix = npt.NDArray[np.int64]
 
@@ -33,11 +33,12 @@ def promote(below: Step, entries: Matrix, driver: int, before: int, step: Step, 
     return len(made)
 
 
-def demote(old: JoinTree, wanted: set[Parts], moment: Moment) -> int:
-    """Let go of the intermediate results a new plan does not have; return how many live ones there were.
+def demote(old: JoinTree, new: JoinTree, moment: Moment) -> int:
+    """Drop the intermediate results that the new plan has no state for; return how many live ones there were.
 
     What they are made of stays in the states of the sources.
     """
+    wanted = {source.parts for step in new.steps for source in step.inputs}
     gone = 0
     for step, side, state in old.inputs():
         if step.inputs[side].leaf is None and step.inputs[side].parts not in wanted:

@@ -1,48 +1,62 @@
 """Restart: after a crash, take the window rows in again and leave the intermediate states to be completed on demand."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from midstream.migrate.gap import Gap
 from midstream.migrate.just_in_time import JustInTime
-from midstream.migrate.match import Matching
+from midstream.migrate.match import Matching, Moment
 from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import RUNNING, MigrationRecord
 from midstream.model.batch import Arrival
 from midstream.model.coverage import Coverage
+from midstream.operators.contract import Parts, Progress, Switched
 from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import JoinTree
+from midstream.operators.source.sources import Sources
 
 
-def take_in_again(migrator: Migrator, arrivals: dict[str, Arrival], now_us: int, seq: int) -> None:
-    """Take in rows that have been through the joins before: they enter the states of their sources only."""
+def refill(migrator: Migrator, arrivals: dict[str, Arrival], now_us: int, seq: int) -> None:
+    """Take in rows that have brought their results before; for executions that do not `replay` them."""
     pipeline = migrator.pipeline
-    tree = pipeline.execution
-    assert isinstance(tree, JoinTree)
     for change in pipeline.sources.expire(now_us, seq):
-        tree.renumber(change)
-    taken = pipeline.sources.take_in(arrivals)
-    for step, side, _ in tree.inputs():
-        leaf = step.inputs[side].leaf
-        if leaf is not None:
-            step.join.fill(side, taken[leaf.alias].batch(leaf), now_us, seq)
+        pipeline.execution.renumber(change)
+    pipeline.execution.refill(pipeline.sources.take_in(arrivals), now_us, seq)
     migrator.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=migrator.last_us)
 
 
-def go_on(migrator: Migrator, now_us: int, seq: int) -> None:
-    """Declare the intermediate states incomplete since now, to be completed just in time."""
+def resume(migrator: Migrator, now_us: int, seq: int) -> None:
+    """Go on after all rows are refilled: intermediate states are incomplete since now, and completed just in time."""
     pipeline = migrator.pipeline
-    tree = pipeline.execution
-    assert isinstance(tree, JoinTree)
-    position = pipeline.sources.position(seq + 1, now_us)
-    gaps = {}
-    for step, side, state in tree.inputs():
-        if step.inputs[side].leaf is None:
-            state.coverage = Coverage(position.seq)
-            gaps[step.inputs[side].parts] = Gap(position, KeySet())
-    if not gaps:
+    switched = pipeline.execution.switch_plan(
+        _Restart(pipeline.execution.components, pipeline.sources, Moment(now_us, seq))
+    )
+    if not switched.progress.states_incomplete:
         return
-    matching = Matching(missing=list(gaps))
-    execution = JustInTime(tree, pipeline.sources, gaps, matching)
-    execution.completion.count_all(now_us, seq)
+    pipeline.execution = switched.execution
     record = MigrationRecord("", str(migrator.plan), RECOVERY, state=RUNNING, from_plan=str(migrator.plan))
     record.position_us, record.position_seq = now_us, seq + 1
-    pipeline.execution = execution
     migrator.resume(record)
+
+
+@dataclass(frozen=True)
+class _Restart:
+    """The same plan again, with nothing but the rows of its sources."""
+
+    order: tuple[str, ...]
+    sources: Sources
+    moment: Moment
+
+    def rebuild(self, tree: JoinTree, gaps: Mapping[Parts, Gap]) -> Switched:
+        """Declare every intermediate state of a tree incomplete."""
+        position = self.sources.position(self.moment.seq + 1, self.moment.now_us)
+        missing = {}
+        for step, side, state in tree.inputs():
+            if step.inputs[side].leaf is None:
+                state.coverage = Coverage(position.seq)
+                missing[step.inputs[side].parts] = Gap(position, KeySet())
+        if not missing:
+            return Switched(tree, Progress())
+        running = JustInTime(tree, self.sources, missing, Matching(missing=list(missing)))
+        running.completion.count_all(self.moment.now_us, self.moment.seq)
+        return Switched(running, running.progress())

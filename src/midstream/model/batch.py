@@ -60,8 +60,8 @@ class Results:
     """Results in max order.
 
     `order` has one line per result that places it among the results of other buckets: time, stream, offset and alias of
-    its latest row, then time and offset of each component in FROM order; for changes of a difference, which come from
-    one bucket, their number. The result of a window instance has what closed it in front (for an instance of time: T,
+    its latest row, then time and offset of each component in FROM order; for changes of a difference: time, zeros,
+    number, zeros. The result of a window instance has what closed it in front (for an instance of time: T,
     -1, -1, -1), then the four of the latest row in it. `order` and `lineage` are None when nobody asked for them.
     """
 

@@ -8,9 +8,10 @@ from midstream.model.errors import PlanError
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.difference.build import build_difference
 from midstream.operators.expression.evaluate import truth
+from midstream.operators.pipeline import Pipeline
 from midstream.operators.sliding.build import STAIRS, TREE, build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
-from midstream.operators.sliding.pipeline import Pipeline
+from midstream.operators.sliding.pipeline import JoinPipeline
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
 
@@ -31,7 +32,7 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.outputs]
     stages = build_stages(plan.query.stages, plan.query.selected)
-    return Pipeline(sources, execution, outputs, never, one_of_many, stages)
+    return JoinPipeline(sources, execution, outputs, never, one_of_many, stages)
 
 
 def check_framework(plan: Plan, framework: str) -> None:

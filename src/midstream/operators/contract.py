@@ -1,8 +1,27 @@
-"""Execution: whatever answers the query from the rows taken in: a join tree, a migration between two, an eddy."""
+"""The contract of executions: what the engine, migrations and changes may ask of whatever answers a query.
+
+The life of an execution:
+
+1. Rows come in: `on_rows` takes the rows of one slice and returns the results that they complete.
+2. Between micro-batches, `work` does what can be done in spare time.
+3. What leaves later, `held_back` returns; it leaves at `released_at_us` when the execution is over.
+4. The plan changes: `switch_plan` returns the execution that goes on. One that can reorder its own work returns itself;
+   one that needs another tree of joins lets the strategy make it.
+5. While two plans are at work, or states are incomplete, `successor` says from when on something simpler goes on in its
+   place; `next_cut_us` when that must be asked, `progress` what has been done so far.
+6. Row stores number their rows anew: `renumber` follows.
+7. After a restart rows come again. Where `replays` is true they go through `on_rows`, and what comes out is dropped;
+   else they enter through `refill`, and what is derived from them is completed later.
+
+The state is exported and imported by `snapshot`, which takes any execution apart into flat arrays. A pipeline puts the
+sources before an execution and the projection after it: see `pipeline`. When an execution has drained, its pipeline
+knows.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,42 +29,71 @@ import numpy.typing as npt
 from midstream.operators.source.sources import Renumbering, Taken
 
 Matrix = npt.NDArray[np.int64]
+Parts = frozenset[str]
+"""A state, by the aliases of its entries."""
 
 
-class Held(Protocol):
-    """Something whose size is counted in."""
+@dataclass
+class StateSize:
+    """What states hold."""
+
+    tuples: int = 0
+    nbytes: int = 0
+
+    def add(self, other: "StateSize") -> None:
+        """Count other states in."""
+        self.tuples += other.tuples
+        self.nbytes += other.nbytes
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a switch of plans has found and done so far."""
+
+    states_matched: int = 0
+    states_moved: int = 0
+    """Of the matched: copied into another layout or shared with another join; the others' joins were kept whole."""
+    states_incomplete: int = 0
+    states_completed: int = 0
+    entries_completed: int = 0
+    entries_demoted: int = 0
+    keys_attempted: int = 0
+    rows_buffered: int = 0
+
+
+@dataclass(frozen=True)
+class Switched:
+    """The execution that goes on after a switch of plans, and what was found."""
+
+    execution: "Execution"
+    progress: Progress
+
+
+class PlanSwitch(Protocol):
+    """A plan to switch to, as an execution sees it."""
 
     @property
-    def nbytes(self) -> int:
-        """Return the memory held."""
+    def order(self) -> tuple[str, ...]:
+        """Return the aliases of the new plan from left to right."""
 
-
-class HeldEntries(Held, Protocol):
-    """Entries that are counted in."""
-
-    count: int
-
-
-class HoldsState(Protocol):
-    """An operator with states and an index over them."""
-
-    @property
-    def states(self) -> Sequence[HeldEntries]:
-        """Return its states; two operators may share one."""
-
-    @property
-    def index(self) -> Held:
-        """Return the index over its states."""
+    def rebuild(self, tree: Any, gaps: Mapping[Parts, Any]) -> Switched:
+        """Let the strategy go on from a tree of joins, whose incomplete states are `gaps`."""
 
 
 class Execution(ABC):
-    """Answers one query.
+    """Answers one query from the rows taken in.
 
     Invariant: every result leaves once, in order of its latest row, unless it is held back on purpose.
     """
 
     components: tuple[str, ...]
     """Aliases in the order of a result's row numbers."""
+
+    divides_work = False
+    """Two plans, or two orders, answer until the switch is complete: a restart has to repeat the switch."""
+
+    replays = True
+    """After a restart rows go through it again; else they are refilled."""
 
     @abstractmethod
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
@@ -55,20 +103,47 @@ class Execution(ABC):
         """
 
     @abstractmethod
-    def joins(self) -> Sequence[HoldsState]:
-        """Return the operators at work."""
-
-    @abstractmethod
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""
 
+    @abstractmethod
+    def size(self) -> StateSize:
+        """Return what the states hold, rows whose end was not noticed yet included; shared states count once."""
+
+    @abstractmethod
+    def switch_plan(self, switch: PlanSwitch) -> Switched:
+        """Return what goes on with another plan from the next row on."""
+
+    def overlaps(self, strategy: str) -> bool:
+        """Tell whether a migration by a strategy may start while an earlier switch is not complete."""
+        return False
+
     def held_back(self) -> Matrix | None:
         """Return results of the last call that must leave later, or None."""
+        return None
+
+    def released_at_us(self, now_us: int) -> int | None:
+        """Return when what was held back leaves, once there is a successor at `now_us`; None: nothing was."""
         return None
 
     def work(self, now_us: int, seq: int) -> None:  # noqa: B027 - most have nothing to do
         """Do what can be done between micro-batches."""
 
     def successor(self, now_us: int, seq: int) -> "Execution | None":
-        """Return what goes on in its place from `now_us` on, or None when it is not over."""
+        """Return what goes on in its place from `now_us` on; None: the switch of plans is not complete."""
+        return self
+
+    def next_cut_us(self) -> int | None:
+        """Return the next event time at which `successor` must be asked before rows go on."""
         return None
+
+    def progress(self) -> Progress | None:
+        """Return what the last switch of plans has done so far; None: nothing since it began."""
+        return None
+
+    def refill(self, rows: Taken, now_us: int, seq: int) -> None:
+        """Take in rows again, after a restart, that have brought their results before."""
+        raise NotImplementedError("rows go through this execution again after a restart")
+
+    def warm_up(self) -> None:  # noqa: B027 - most have nothing to load
+        """Load the kernels that a switch of plans needs, by calling them on nothing."""

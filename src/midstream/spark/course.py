@@ -13,7 +13,7 @@ from midstream.engine.numbering import slices, stop_at, time_of
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED
 from midstream.migrate.request import MigrationRequest
-from midstream.migrate.restart import go_on, take_in_again
+from midstream.migrate.restart import refill, resume
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.model.time import FOREVER
 from midstream.plan.query import Query
@@ -25,8 +25,8 @@ OLDEST, PRINT = "_oldest", "_print"
 
 
 def order_columns(query: Query) -> list[str]:
-    """Name the columns that say where results of a query stand; changes of a difference are simply numbered."""
-    width = 1 if query.subtracted else 2 * TRIGGER if query.stages else TRIGGER + 2 * len(query.sources)
+    """Name the columns that say where results of a query stand."""
+    width = 2 * TRIGGER if query.stages else TRIGGER + 2 * len(query.sources)
     return [f"_order{k}" for k in range(2 + width)]
 
 
@@ -61,7 +61,7 @@ class Course:
         while self.next_seq < end:
             now_us = time_of(arrivals, self.next_seq)
             self._start_due(now_us)
-            cuts = [migrator.cut_us(), *(r.at_us for r in self.due[:1])]
+            cuts = [migrator.next_cut_us(), *(r.at_us for r in self.due[:1])]
             stop = stop_at(arrivals, now_us, end, cuts)
             for piece in slices(arrivals, self.next_seq, stop):
                 _, results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
@@ -93,11 +93,11 @@ class Course:
 
     def _let_go(self) -> None:
         """Let what was held back leave, when the migration that held it is over."""
-        at_us = self.migrator.lets_go_us
+        at_us = self.migrator.released_at_us
         if at_us is not None:
             self.leaving += [_left_at(table, at_us) for table in (*self._earlier(), *self.held)]
             self.held = []
-            self.migrator.lets_go_us = None
+            self.migrator.released_at_us = None
 
     def end(self) -> None:
         """Let everything leave that is held back: nothing more will come."""
@@ -116,16 +116,16 @@ class Course:
 
     def news(self) -> list[dict[str, object]]:
         """Return the records of migrations that are under way or have ended in this micro-batch."""
-        told = [r for r in self.migrator.told() if r.identity]
+        told = [r for r in self.migrator.report() if r.identity]
         return [r.to_dict() for r in told if r.state in (RUNNING, QUEUED) or self._before.get(r.identity) != r.state]
 
     def take_in_again(self, arrivals: dict[str, Arrival], now_us: int) -> None:
         """Take in rows after a crash that have been through the joins; what the joins held is completed on demand."""
         end = self.next_seq + sum(len(a) for a in arrivals.values())
         for piece in slices(arrivals, self.next_seq, end):
-            take_in_again(self.migrator, piece.arrivals, piece.now_us, piece.seq)
+            refill(self.migrator, piece.arrivals, piece.now_us, piece.seq)
         self.next_seq = end
-        go_on(self.migrator, now_us, end - 1)
+        resume(self.migrator, now_us, end - 1)
 
     def repeat(self, arrivals: dict[str, Arrival]) -> None:
         """Run rows through the joins again after a crash; what comes out has left, or is kept, already."""
@@ -141,8 +141,7 @@ def told(results: Results, version: int) -> pa.Table:
     """
     rows = pa.Table.from_batches([versioned(results.rows, version)])
     if results.order is not None:
-        left = results.order[:, 0] if results.order.shape[1] >= TRIGGER else rows.column("_time").to_numpy()
-        rows = rows.append_column(EMIT, pa.array(np.ascontiguousarray(left)))
+        rows = rows.append_column(EMIT, pa.array(np.ascontiguousarray(results.order[:, 0])))
         rows = rows.append_column(RANK, pa.array(np.ones(rows.num_rows, np.int64)))
         for k in range(results.order.shape[1]):
             rows = rows.append_column(f"_order{k + 2}", pa.array(np.ascontiguousarray(results.order[:, k])))

@@ -19,8 +19,8 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Arrival
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
-from midstream.operators.build import CACQ, TREE, build
-from midstream.operators.sliding.pipeline import Pipeline
+from midstream.operators.build import TREE, build
+from midstream.operators.pipeline import Pipeline
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan
@@ -86,8 +86,7 @@ class VersionBucket:
         self.intake.take_in(packed, start_us)
         self.course, self.rebuilt = self._attach()
         self.migrator = self.course.migrator
-        if not self.spec.plan.query.subtracted:
-            self.migrator.pipeline.trace(self._traced)
+        self.migrator.pipeline.trace(self._traced)
         self.course.version = self.version
         self._tested = self.migrator.pipeline.predicate_evaluations
 
@@ -110,8 +109,7 @@ class VersionBucket:
         if released:
             course.run(self._number(released, course.next_seq))
         course.advance(head.released_us)
-        if not self.spec.plan.query.subtracted:
-            course.tick(min(clock_us, upto_us))
+        course.tick(min(clock_us, upto_us))
 
     def watch(self, position_us: int) -> None:
         """Watch from now on for the end of what began before a position."""
@@ -132,8 +130,7 @@ class VersionBucket:
         if last:
             course.give_up()
         self.intake.keep()
-        # The changes of a difference that time alone brings wait for the next row; so do the rows they show.
-        self.intake.let_go(self.migrator.last_us if self.spec.plan.query.subtracted else head.released_us)
+        self.intake.let_go(self.migrator.pipeline.expires_upto_us(self.migrator.last_us, head.released_us))
         self._keep_stages()
         self._remember(course)
         head.rows_in += self.rows_in
@@ -219,7 +216,7 @@ class VersionBucket:
         course = Course(migrator, 0, due, self.durable.let_go)
         held = {rank: self.durable.window_rows(rank) for rank in range(len(self.sources))}
         rows = {rank: in_order(parts) for rank, parts in held.items() if parts}
-        again = head.running is not None or spec.framework == CACQ or bool(plan.query.subtracted)
+        again = head.running is not None or pipeline.execution.replays
         if rows and again:
             course.repeat(self._number(rows, 0))
         elif rows:
@@ -232,8 +229,8 @@ class VersionBucket:
         """Write into the head what a restart needs to know: the plan, migrations under way, output held back."""
         head, migrator = self.durable.head, course.migrator
         head.plan = _written(migrator.plan)
-        head.running = migrator.current if migrator.divides else None
-        head.before = _written(migrator.before) if migrator.divides else None
+        head.running = migrator.current if migrator.divides_work else None
+        head.before = _written(migrator.before) if migrator.divides_work else None
         head.due = [*(request for request, _ in migrator.waiting), *course.due]
         if course.held:
             self.durable.hold_back(pa.concat_tables(course.held))

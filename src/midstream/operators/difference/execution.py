@@ -6,12 +6,10 @@ State: that of the chain. A migration gives the chain another order; what its le
 time.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.contract import Execution, HoldsState
+from midstream.operators.contract import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.expression.evaluate import evaluate
@@ -29,12 +27,15 @@ class DifferenceExecution(Execution):
     the first component.
     """
 
+    divides_work = True
+
     def __init__(self, chain: DifferenceChain, sources: Sources, values: dict[str, tuple[Expr, ...]]) -> None:
         self.chain = chain
         self.sources = sources
         self.values = values
         """What is compared, by alias: as many expressions each, of the same types."""
         self.components = chain.order[:1]
+        self._reordering = Reordering((), ())
 
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
         """Run rows through the chain and return the changes of the answer."""
@@ -53,9 +54,20 @@ class DifferenceExecution(Execution):
             numbers, codes = _spread(numbers, taken.passed, -1), _spread(codes, taken.passed, 0)
         return CodedRows(arrived.times, arrived.seqs, numbers, codes, taken.pushed)
 
-    def reorder(self, order: Sequence[str]) -> Reordering:
-        """Go on in another order of the chain, at once."""
-        return self.chain.migrate(order)
+    def switch_plan(self, switch: PlanSwitch) -> Switched:
+        """Go on in another order of the chain, at once; levels that are new learn just in time."""
+        self._reordering = self.chain.migrate(switch.order)
+        return Switched(self, self.progress())
+
+    def overlaps(self, strategy: str) -> bool:
+        """Say yes: a level that is incomplete stays so in any further order."""
+        return True
+
+    def progress(self) -> Progress:
+        """Return how many levels the last order had too, and how many of the others are complete."""
+        found = self._reordering
+        incomplete = len(found.incomplete)
+        return Progress(len(found.matched), 0, incomplete, incomplete - len(self.chain.pending))
 
     def successor(self, now_us: int, seq: int) -> Execution | None:
         """Return the chain itself once every level is complete."""
@@ -65,9 +77,9 @@ class DifferenceExecution(Execution):
         """Follow a row store that has numbered its rows anew."""
         self.chain.renumber(change.alias, change.places, change.base)
 
-    def joins(self) -> list[HoldsState]:
-        """Return nothing: a chain of differences has no joins."""
-        return []
+    def size(self) -> StateSize:
+        """Return what the windows and the levels of the chain hold now."""
+        return StateSize(self.chain.state_tuples, self.chain.nbytes)
 
 
 def _spread(values: Matrix, places: npt.NDArray[np.bool_], otherwise: int) -> Matrix:

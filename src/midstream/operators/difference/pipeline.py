@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
-from midstream.model.batch import Arrival, Results
-from midstream.operators.difference.execution import DifferenceExecution
+from midstream.model.batch import TRIGGER, Arrival, Results
+from midstream.operators.contract import Execution
 from midstream.operators.expression.evaluate import evaluate
-from midstream.operators.sliding.pipeline import Pipeline, StateSize
+from midstream.operators.pipeline import Pipeline
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 
@@ -23,25 +23,18 @@ Matrix = npt.NDArray[np.int64]
 class DifferencePipeline(Pipeline):
     """The operators of a chain of differences; there is one bucket."""
 
-    execution: DifferenceExecution
-
     def __init__(
-        self, sources: Sources, execution: DifferenceExecution, outputs: list[tuple[str, Expr]], ordered: bool
+        self, sources: Sources, execution: Execution, outputs: list[tuple[str, Expr]], one_of_many: bool
     ) -> None:
-        super().__init__(sources, execution, outputs, False, ordered)
+        super().__init__(sources, execution, outputs, one_of_many)
         self.left = 0
         """How many changes have left."""
-
-    def size(self) -> StateSize:
-        """Return what the windows and the levels of the chain hold now."""
-        chain = self.execution.chain
-        return StateSize(chain.state_tuples, chain.nbytes + self.sources.nbytes)
 
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
         """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
         results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
         # Only now: a change may show a row that has left its window. And only up to the last row: what expires
-        # later has not been told yet.
+        # later has not left yet.
         last = max(((int(a.seqs[-1]), int(a.times[-1])) for a in arrivals.values() if len(a)), default=None)
         if last is not None:
             for change in self.sources.expire(last[1], last[0]):
@@ -62,6 +55,17 @@ class DifferencePipeline(Pipeline):
         arrays = [evaluate(expr, len(rows), lambda c: store.take(c.name, rows)) for _, expr in self.outputs]
         arrays += [pa.array(np.ascontiguousarray(results[:, column])) for column in (OUT_TIME, OUT_SIGN)]
         batch = pa.RecordBatch.from_arrays(arrays, names=[*(name for name, _ in self.outputs), "_time", "_sign"])
-        numbers = np.arange(self.left, self.left + len(rows), dtype=np.int64)[:, None]
+        order = self._order(results[:, OUT_TIME]) if self.ordered else None
         self.left += len(rows)
-        return Results(batch, numbers if self.ordered else None)
+        return Results(batch, order)
+
+    def _order(self, times: Matrix) -> Matrix:
+        """Return where each change stands among those of all buckets: by its time, then its number."""
+        order = np.zeros((len(times), self.order_width), np.int64)
+        order[:, 0] = times
+        order[:, TRIGGER] = np.arange(self.left, self.left + len(times))
+        return order
+
+    def expires_upto_us(self, last_row_us: int | None, clock_us: int) -> int | None:
+        """Return the time of the last row: changes that time alone brings wait for the next one, and show rows."""
+        return last_row_us

@@ -29,9 +29,10 @@ from midstream.kernels.stem import (
     probe,
 )
 from midstream.model.errors import PlanError
-from midstream.operators.contract import Execution
+from midstream.operators.contract import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.sliding.check import SameText, TrueOf
 from midstream.operators.sliding.join import Residual
+from midstream.operators.sliding.state_size import size_of
 from midstream.operators.sliding.stem import Bits, Stem
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Sources, Taken
@@ -228,14 +229,19 @@ class Eddy(Execution):
             )
         return [self.components.index(a) for a in named]
 
+    def switch_plan(self, switch: PlanSwitch) -> Switched:
+        """Route by another order of the aliases: the SteMs hold rows of sources alone, so nothing is missing."""
+        self.reroute(switch.order)
+        return Switched(self, Progress(states_matched=len(self.stems)))
+
     def reroute(self, order: Iterable[str]) -> None:
         """Change the plan to another order of the aliases."""
         self.policy.order = self._places(order)
         self.reroutes += 1
 
-    def joins(self) -> list[Stem]:
-        """Return the SteMs."""
-        return self.stems
+    def size(self) -> StateSize:
+        """Return what the SteMs hold."""
+        return size_of(self.stems)
 
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""

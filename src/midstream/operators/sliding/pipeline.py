@@ -1,13 +1,10 @@
-"""Pipeline: one bucket's sources, the execution that joins them, and the results in max order.
+"""Join pipeline: sources, the execution that joins them, the results in max order, windows over them.
 
 arrivals ──▶ sources ──▶ execution (a join tree, or a migration from one to another) ──▶ ties ──▶ project ──▶ results
                                                                        windows over them: stage ──▶ stage ──▶ results
-
-State: that of the sources, of the execution and of the stages. A migration replaces the execution; the others stay.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,49 +12,20 @@ import pyarrow as pa
 
 from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
-from midstream.model.batch import Arrival, Lineage, Results
+from midstream.model.batch import TRIGGER, Arrival, Lineage, Results
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract import Execution
 from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.pipeline import Pipeline
 from midstream.operators.source.scan import Scan
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr
-from midstream.plan.window import RangeWindow
 
 Matrix = npt.NDArray[np.int64]
 
 
-@dataclass
-class StateSize:
-    """What the states hold."""
-
-    tuples: int = 0
-    nbytes: int = 0
-
-    def add(self, other: "StateSize") -> None:
-        """Count another pipeline's states in."""
-        self.tuples += other.tuples
-        self.nbytes += other.nbytes
-
-
-@dataclass
-class Drain:
-    """A drain under way: results that hold a row from before the position are still to come, until `over_us`."""
-
-    position_us: int
-    over_us: int
-    waits: bool = False
-    """A counted window of a join held an older row when last asked."""
-
-    def see(self, stage: WindowStage) -> None:
-        """Note the window instances with older rows that a stage has just closed."""
-        closed = stage.last_closed_us(self.position_us)
-        if closed is not None:
-            self.over_us = max(self.over_us, closed + (0 if stage.timed else 1))
-
-
-class Pipeline:
-    """The operators of one query in one bucket."""
+class JoinPipeline(Pipeline):
+    """The operators of a query whose results are combinations of rows, or aggregates over them."""
 
     def __init__(
         self,
@@ -65,46 +33,19 @@ class Pipeline:
         execution: Execution,
         outputs: list[tuple[str, Expr]],
         never: bool,
-        ordered: bool,
+        one_of_many: bool,
         stages: Sequence[WindowStage] = (),
     ) -> None:
-        self.sources = sources
-        self.execution = execution
-        self.outputs = outputs
+        super().__init__(sources, execution, outputs, one_of_many, stages)
         self.never = never
         """A constant condition is not true: there are no results."""
-        self._one_of_many = ordered
-        self.ordered = ordered or bool(stages)
-        """Results say their place among those of other buckets."""
-        self.stages = list(stages)
         self.traced = bool(stages)
-        """Results say what they depend on."""
-        self.held: list[Results] = []
-        """Results an execution holds back until it is over."""
-        self.clock_us = -(2**63)
-        """Rows below this time have all been seen."""
-        self._drain: Drain | None = None
+        """Results have their lineage."""
         if self.stages:
             self.stages[-1].traced = False
 
-    @property
-    def predicate_evaluations(self) -> int:
-        """Return how many pairs the joins have tested so far."""
-        return self.sources.predicate_evaluations
-
-    def size(self) -> StateSize:
-        """Return what the states hold now, rows whose end was not noticed yet included; shared states count once."""
-        joins = self.execution.joins()
-        states = {id(s): s for join in joins for s in join.states}.values()
-        held = sum(s.nbytes for s in states) + sum(j.index.nbytes for j in joins) + sum(s.nbytes for s in self.stages)
-        return StateSize(sum(s.count for s in states) + sum(s.tuples for s in self.stages), held + self.sources.nbytes)
-
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
-        """Take in the rows of one slice and return the results they complete.
-
-        `now_us` is the time of the slice's first row and `seq` the last sequence number before it; rows below
-        `clock_us` have all been seen afterwards, here and in other buckets (None: those before the slice's last row).
-        """
+        """Take in the rows of one slice and return the results they complete."""
         if clock_us is None:
             clock_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=now_us)
         return self._through_stages(self._join(arrivals, now_us, seq), clock_us)
@@ -137,59 +78,16 @@ class Pipeline:
         return self._through_stages(self._nothing(), clock_us)
 
     def trace(self, on: bool = True) -> None:
-        """Let results say from now on where they stand among other versions' and what they depend on; or not."""
+        """Let results have their order and lineage from now on; or not."""
         self.traced = on or bool(self.stages)
         if self.stages and not self.drains:
             # Those below are asked by those above; the last one is asked by a change alone.
             self.stages[-1].traced = on
-        self.ordered = self.traced or self._one_of_many
+        self.ordered = self.traced or self.one_of_many
 
-    @property
-    def drains(self) -> bool:
-        """Tell whether somebody watches for the end of what began before a position."""
-        return self._drain is not None
-
-    def drain(self, position_us: int) -> None:
-        """Watch from now on whether a row from before a position can still be part of a result."""
-        self._drain = Drain(position_us, position_us)
-        for stage in self.stages:
-            stage.traced = True
-
-    def drained_us(self, seq: int) -> int | None:
-        """Return from which time on no result holds a row from before the drain's position; None: that may be still.
-
-        `seq` is the last sequence number that has arrived.
-        """
-        drain = self._drain
-        assert drain is not None, "nobody asked for a drain"
-        if any(stage.holds_before(drain.position_us) for stage in self.stages):
-            return None
-        scans = list(self.sources.scans.values())
-        for scan in scans if len(scans) > 1 else ():
-            window = scan.spec.window
-            if isinstance(window, RangeWindow):
-                drain.over_us = max(drain.over_us, drain.position_us + window.width_us)
-                if self.clock_us < drain.position_us + window.width_us:
-                    return None
-            elif scan.holds_older_than(drain.position_us, seq):
-                drain.waits = True
-                return None
-        if drain.waits:
-            # Exact when rows come one instant at a time.
-            drain.waits = False
-            drain.over_us = max(drain.over_us, self.clock_us + 1)
-        return drain.over_us
-
-    @property
-    def counts_rows(self) -> bool:
-        """Tell whether a joined window counts rows: when a row leaves it is then a matter of the rows that come."""
-        scans = self.sources.scans.values()
-        return len(scans) > 1 and any(not isinstance(s.spec.window, RangeWindow) for s in scans)
-
-    def release(self) -> list[Results]:
-        """Return the results that were held back, and forget them."""
-        released, self.held = self.held, []
-        return released
+    def expires_upto_us(self, last_row_us: int | None, clock_us: int) -> int | None:
+        """Return the clock: what a row can be part of, it is part of when the latest row comes."""
+        return clock_us
 
     def project(self, results: Matrix, held: bool = False) -> Results:
         """Bring results of the execution into max order and fetch what is selected."""
@@ -217,9 +115,9 @@ class Pipeline:
     def _order(self, results: Matrix) -> Matrix:
         """Return where each result stands among those of all buckets; see Results."""
         scans, components = self.sources.scans, self.execution.components
-        order = np.empty((len(results), 4 + 2 * len(scans)), np.int64)
+        order = np.empty((len(results), TRIGGER + 2 * len(scans)), np.int64)
         order[:, 0] = results[:, TIME]
-        order[:, 1:4] = -1
+        order[:, 1:TRIGGER] = -1
         places = {}
         for rank, (alias, scan) in enumerate(scans.items()):
             assert scan.store.offsets is not None, "built without offsets"

@@ -10,7 +10,8 @@ them. Demoting lets go of the intermediate results of a STAIR, promoting compute
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.sliding.tree import JoinTree, Parts, Step
+from midstream.operators.contract import Parts
+from midstream.operators.sliding.tree import JoinTree, Step
 from midstream.operators.source.sources import Taken
 
 Matrix = npt.NDArray[np.int64]

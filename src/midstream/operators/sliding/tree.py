@@ -10,15 +10,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.contract import Execution
+from midstream.model.time import FOREVER_US
+from midstream.operators.contract import Execution, Parts, PlanSwitch, StateSize, Switched
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.sliding.state_size import size_of
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Taken
 
 Matrix = npt.NDArray[np.int64]
-Parts = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class JoinTree(Execution):
     knows which are missing.
     """
 
+    replays = False
+
     def __init__(self, steps: list[Step], components: tuple[str, ...]) -> None:
         self.steps = steps
         self.components = components
@@ -106,3 +109,29 @@ class JoinTree(Execution):
         """Follow a row store that has numbered its rows anew."""
         for _, _, state in self.inputs():
             state.renumber(change.alias, change.places, change.base)
+
+    def size(self) -> StateSize:
+        """Return what the joins hold."""
+        return size_of(self.joins())
+
+    def switch_plan(self, switch: PlanSwitch) -> Switched:
+        """Let the strategy go on from here: every state is complete."""
+        return switch.rebuild(self, {})
+
+    def refill(self, rows: Taken, now_us: int, seq: int) -> None:
+        """Take rows into the states of their sources alone."""
+        for step, side, _ in self.inputs():
+            leaf = step.inputs[side].leaf
+            if leaf is not None:
+                step.join.fill(side, rows[leaf.alias].batch(leaf), now_us, seq)
+
+    def warm_up(self) -> None:
+        """Call what migrations ask of joins."""
+        for step in self.steps[:1]:
+            join = step.join
+            nothing = join.left.held.copy()
+            join.left.live(FOREVER_US, 0, -1, join.sources.evictions)
+            join.entries_with(LEFT, np.empty(0, np.int64), FOREVER_US, 0, -1)
+            join.fill(LEFT, nothing, 0, -1)
+            join.reindex()
+            join.pair(nothing, LEFT, FOREVER_US, False, 0, -1)
