@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test lint format demo replay-demo bench forks clean
+.PHONY: help setup check test test-all lint format demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -20,8 +20,11 @@ setup: .venv/.ready-dev ## Build .venv with the tested versions, and look for Ja
 check: lint .venv/.ready-dev ## Format, lint, types, and the tests that are neither `spark` nor `slow`
 	@$(BIN)/pytest -q -n 2 -m "not spark and not slow"
 
-test: lint .venv/.ready-spark ## Everything: linters and all tests, Spark included
+test: lint .venv/.ready-spark ## Linters and all tests, Spark included, with the part of the seeds whose turn it is
 	@JAVA_HOME="$$(tools/ensure-java --home)" tools/run-tests
+
+test-all: lint .venv/.ready-spark ## The same with every seed: takes hours rather than minutes
+	@MIDSTREAM_SEEDS=all JAVA_HOME="$$(tools/ensure-java --home)" tools/run-tests
 
 lint: .venv/.ready-dev ## Format check, lint and types only
 	@$(BIN)/ruff format --check --quiet .

@@ -69,7 +69,7 @@ def check(
     return result
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ["join4", *(pytest.param(n, marks=pytest.mark.slow) for n in SMALL if n != "join4")])
 def test_a_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = check(name, *SMALL[name], monkeypatch)
     same = [v for v in result.get("verdicts", ()) if "same results" in v["requirement"]]

@@ -17,9 +17,10 @@ from midstream.spark.blobs import Rows, from_blob, to_blob
 from midstream.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.spark.mapped import MappedState
 from oracle.generate import Case, draw_case
-from oracle.migrations import STRATEGIES, check_output, draw_requests, seeds, with_times
+from oracle.migrations import STRATEGIES, check_output, draw_requests, with_times
 from oracle.recompute import plain, recompute, times_of
 from oracle.test_long_runs import draw_long_case
+from seeds import seeds
 
 
 class MemoryStore:

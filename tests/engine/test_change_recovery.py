@@ -24,8 +24,8 @@ from midstream.spark.control import ELEMENT
 from midstream.spark.intake import RANK_SHIFT
 from midstream.spark.meeting import Meeting
 from oracle.changes import METHODS, Change, Oracle
-from oracle.migrations import seeds
 from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us
+from seeds import seeds
 
 
 def table_of(case: Case, name: str) -> pa.Table:

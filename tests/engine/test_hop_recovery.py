@@ -37,7 +37,7 @@ from midstream.spark.version_bucket import EVENT, LATE, RESULT
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import HopCase, times_of
 from oracle.hop_recompute import plain
-from oracle.migrations import seeds
+from seeds import seeds
 
 SECOND = 1_000_000
 Row = tuple[Any, ...]
@@ -214,7 +214,7 @@ def run_case(
     return cluster
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=45))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=18))
 def test_disturbed_buckets_answer_as_in_process(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(30_000 + seed)
     case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 3]))
@@ -231,7 +231,7 @@ def test_disturbed_buckets_answer_as_in_process(seed: int, tmp_path: Path) -> No
     assert cluster.late == 0
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=20))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=9))
 def test_plans_of_a_disturbed_driver_change_no_answer(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(80_000 + seed)
     case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 3]))

@@ -16,6 +16,7 @@ from midstream.model.errors import PlanError, StateError
 from midstream.operators.difference.chain import CodedRows, DifferenceChain
 from midstream.plan.expr import Column
 from midstream.plan.window import RangeWindow, RowsWindow, Window
+from seeds import seeds
 
 Change = tuple[int, int, int, int, str, int]
 """Time, sign, the outer row's seq, whether by expiry, alias and seq of the row that came or expired."""
@@ -197,7 +198,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cramped")
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(0, 300, quick=60))
 def test_changes_equal_recomputing_whatever_the_batches_and_orders(seed: int) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, "abcde"[: rnd.randint(2, 5)])
@@ -231,7 +232,7 @@ def check_levels(chain: DifferenceChain, windows: dict[str, list[Row]]) -> None:
     assert chain.state_tuples == sum(map(len, windows.values())) + sum(chain.sizes.values())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(0, 20, quick=5))
 def test_more_migrations_than_a_value_has_bits(seed: int) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, "abcde", most_rows=80)

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pytest
 
 import midstream as ms
 from midstream.local.local import LocalRuntime
@@ -18,12 +17,6 @@ from oracle.recompute import plain
 from oracle.test_moved_states import rows_between
 
 STRATEGIES = ["moving-state", "parallel-track", "hybrid", "just-in-time"]
-
-
-def seeds(first: int, count: int, quick: int) -> list[object]:
-    """Return seeds of which the first few belong to the quick tests."""
-    slow = [pytest.param(n, marks=pytest.mark.slow) for n in range(first + quick, first + count)]
-    return [*range(first, first + quick), *slow]
 
 
 def with_times(case: Case) -> Case:

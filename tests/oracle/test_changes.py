@@ -34,7 +34,7 @@ from oracle.changes import (
     guaranteed,
     measure,
 )
-from oracle.migrations import seeds
+from seeds import seeds
 
 STREAMS = ["s", "r", "u"]
 MEASURES = ["loss", "extra", "query_disorder", "stream_disorder", "duplicates"]

@@ -21,8 +21,8 @@ from oracle.differences import (
     recompute_changes,
     rows_of,
 )
-from oracle.migrations import seeds
 from oracle.test_moved_states import rows_between
+from seeds import seeds
 
 
 def plan_of(case: DifferenceCase) -> Plan:
@@ -69,7 +69,7 @@ def check_records(case: DifferenceCase, runtime: LocalRuntime) -> None:
         assert str(runtime.plan) == reached[-1].plan
 
 
-@pytest.mark.parametrize("seed", range(180))
+@pytest.mark.parametrize("seed", seeds(0, 180, quick=20))
 def test_changes_are_those_recomputed(seed: int) -> None:
     rnd = random.Random(seed)
     case = draw_difference(rnd)
@@ -91,7 +91,7 @@ def test_a_crash_does_not_show(seed: int, tmp_path: Path) -> None:
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(0, 8, quick=2))
 def test_long_runs_let_go_of_rows_and_go_on(seed: int, tmp_path: Path) -> None:
     """Enough rows that stores are cut and rows are numbered anew; the answer is looked at now and then."""
     rnd = random.Random(900 + seed)

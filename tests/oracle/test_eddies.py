@@ -14,10 +14,10 @@ from midstream.operators.sliding import eddy
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
-from oracle.migrations import seeds
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case
 from oracle.test_moved_states import plan_of, rows_between
+from seeds import seeds
 
 POLICIES = ("plan", "selectivity", "ticket")
 MOST_RESULTS = 3000
@@ -80,7 +80,7 @@ def test_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) 
     check(case, expected, rnd, POLICIES[seed % 3], cuts=6)
 
 
-@pytest.mark.parametrize("seed", range(300, 318))
+@pytest.mark.parametrize("seed", seeds(300, 18, quick=3))
 def test_a_long_run_of_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case = draw_long_case(rnd)
@@ -88,8 +88,7 @@ def test_a_long_run_of_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest
     check(case, recompute(case), rnd, POLICIES[seed % 3], cuts=8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000, 2300))
+@pytest.mark.parametrize("seed", seeds(2000, 300))
 def test_many_eddies_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     test_an_eddy_equals_recomputing(seed, monkeypatch)
 

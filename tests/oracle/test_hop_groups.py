@@ -20,9 +20,9 @@ from midstream.operators.hopping import build_execution
 from oracle.hop_generate import draw_case
 from oracle.hop_queries import Row, Window, times_of
 from oracle.hop_recompute import connection, in_window, recompute
-from oracle.migrations import seeds
 from oracle.test_hop_migrations import draw_migration
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
+from seeds import seeds
 
 COLUMNS = ("k", "s", "v", "w", "m", "d")
 EXACT = {"COUNT(*)", *(f"COUNT({c})" for c in COLUMNS), "SUM(v)", "SUM(w)", "SUM(m)", "AVG(v)", "AVG(w)"}
@@ -173,7 +173,7 @@ def run(case: Drawn, emit: str, modes: str, working: str, batch_us: int) -> pa.T
     return query.start(batch=f"{batch_us} microseconds").table()
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=25))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=8))
 def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int) -> None:
     rnd = random.Random(5_100_000 + seed)
     case = draw(rnd)

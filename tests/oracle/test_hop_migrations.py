@@ -11,8 +11,8 @@ from midstream.operators.hopping import build_execution
 from oracle.hop_generate import draw_case
 from oracle.hop_queries import HopCase
 from oracle.hop_recompute import recompute
-from oracle.migrations import seeds
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
+from seeds import seeds
 
 
 def draw_answering(rnd: random.Random) -> HopCase:

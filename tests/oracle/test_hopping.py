@@ -37,7 +37,7 @@ from oracle.hop_queries import (
     times_of,
 )
 from oracle.hop_recompute import Answer, connection, in_window, last_times, plain, recompute, snapshots
-from oracle.migrations import seeds
+from seeds import seeds
 
 PLANS = ("as-written", "push-down", "optimal")
 ARROW = {INT: pa.types.is_integer, REAL: pa.types.is_floating, TEXT: pa.types.is_string}
@@ -147,7 +147,7 @@ def draw_batch(rnd: random.Random, case: HopCase) -> HopCase:
     return replace(case, batch_us=max(width, span // 40, 1), buckets=rnd.choice([1, 1, 2, 3]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=16))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=12))
 def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])

@@ -11,6 +11,7 @@ import midstream as ms
 from midstream.engine import numbering
 from oracle.generate import Case
 from oracle.recompute import plain, recompute
+from seeds import seeds
 
 SECOND = 1_000_000
 
@@ -75,7 +76,7 @@ def check(case: Case, got: pa.Table, expected: pa.Table, setting: str) -> None:
     assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {case.tree} | {case.join} | {setting}"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(0, 12, quick=4))
 def test_a_long_run_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case = draw_long_case(rnd)
@@ -109,7 +110,6 @@ def test_partitioned_windows_let_go_of_rows_in_the_middle(tree: str) -> None:
         check(case, run(case, batch), expected, batch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 160))
+@pytest.mark.parametrize("seed", seeds(100, 60))
 def test_many_long_runs_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     test_a_long_run_equals_recomputing(seed, monkeypatch)

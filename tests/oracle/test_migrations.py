@@ -13,12 +13,12 @@ from oracle.migrations import (
     draw_requests,
     plan_of,
     run_with_migrations,
-    seeds,
     span_us,
     with_times,
 )
 from oracle.recompute import recompute
 from oracle.test_long_runs import draw_long_case
+from seeds import seeds
 
 
 def check(seed: int, strategies: list[str], kind: str, framework: str = "tree") -> None:

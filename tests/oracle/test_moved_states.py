@@ -13,6 +13,7 @@ from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case
+from seeds import seeds
 
 
 def rows_between(case: Case, runtime: LocalRuntime, bounds: list[int]) -> list[dict[str, StreamRows]]:
@@ -56,13 +57,13 @@ def check(case: Case, rnd: random.Random, cuts: int) -> None:
     assert plain(got, got.schema) == plain(expected, got.schema), f"{case.sql} | {case.tree} | {bounds}"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(0, 30, quick=8))
 def test_a_small_run_survives_its_states_being_moved(seed: int) -> None:
     rnd = random.Random(seed)
     check(draw_case(rnd, most_streams=4), rnd, cuts=6)
 
 
-@pytest.mark.parametrize("seed", range(200, 208))
+@pytest.mark.parametrize("seed", seeds(200, 8, quick=2))
 def test_a_long_run_survives_its_states_being_moved(seed: int) -> None:
     rnd = random.Random(seed)
     check(draw_long_case(rnd), rnd, cuts=5)

@@ -24,7 +24,7 @@ from midstream.plan.expr import Column, Expr, Literal
 from midstream.plan.functions import resolve
 from midstream.plan.stage import GROUPS, Aggregate, Stage, StageOutput, UserAggregate
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
-from oracle.migrations import seeds
+from seeds import seeds
 
 D = decimal.Decimal
 NAN = float("nan")

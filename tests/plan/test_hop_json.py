@@ -20,14 +20,14 @@ from midstream.plan.expr_json import read_expr, write_expr
 from midstream.plan.hop_json import read_plan, write_plan
 from midstream.plan.hopping import HopPlan, HopQuery
 from oracle.hop_generate import KINDS, draw_case
-from oracle.migrations import seeds
+from seeds import seeds
 
 
 def there_and_back(plan: HopPlan, query: HopQuery) -> HopPlan:
     return read_plan(json.loads(json.dumps(write_plan(plan))), query)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 300, quick=40))
+@pytest.mark.parametrize("seed", seeds(0, 300, quick=18))
 def test_a_drawn_plan_is_read_as_it_was_written(seed: int) -> None:
     rnd = random.Random(70_000 + seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])

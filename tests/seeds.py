@@ -1,0 +1,60 @@
+"""Seeds of all drawn tests, and which of them a run takes.
+
+A drawn test has three sorts of seeds: some quick ones, which every run takes (`make check` takes no others); those
+that failed once, which every run of `make test` takes; and the rest, in PARTS parts that take turns. The part of a run
+is the number of commits, so that it is the same for everybody who looks at one commit, and another one at the next.
+
+    MIDSTREAM_SEEDS=all   every seed (`make test-all`)
+    MIDSTREAM_SEEDS=2     that part
+"""
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PARTS = 4
+VARIABLE = "MIDSTREAM_SEEDS"
+
+
+@functools.cache
+def chosen() -> int | None:
+    """Return the part that runs, or None for all."""
+    asked = os.environ.get(VARIABLE, "")
+    if asked == "all":
+        return None
+    if asked:
+        return int(asked) % PARTS
+    command = ["git", "rev-list", "--count", "HEAD"]
+    counted = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    return int(counted.stdout or 0) % PARTS
+
+
+def described() -> str:
+    """Say which seeds run, and how to run them again."""
+    part = chosen()
+    return "all" if part is None else f"part {part} of {PARTS} ({VARIABLE}={part}; all with {VARIABLE}=all)"
+
+
+def turn(numbers: Iterable[int], part: int | None) -> list[int]:
+    """Return a part of some seeds: neighbours, for what they draw often depends on remainders; all for None.
+
+    >>> turn(range(10), 1), turn(range(10), 3), turn(range(3), None)
+    ([2, 3, 4], [7, 8, 9], [0, 1, 2])
+    """
+    every = list(numbers)
+    return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]
+
+
+def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = ()) -> list[Any]:
+    """Return `count` seeds for `parametrize`: the first `quick` ones always, `kept` ones and a part of the others slow.
+
+    `kept` are those that failed once, from this range or not. With `quick` equal to `count` nothing takes turns.
+    """
+    always = range(first, first + quick)
+    others = {n for n in kept if n not in always} | {*turn(range(first + quick, first + count), chosen())}
+    return [*always, *(pytest.param(n, marks=pytest.mark.slow) for n in sorted(others))]
