@@ -11,7 +11,7 @@ from midstream.local.hopping import HopRuntime
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from midstream.operators.hopping.build_execution import _Relations
-from midstream.operators.hopping.node import Given
+from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.estimate import Size
 from midstream.plan.algebra import Distinct, Except, Group
 from oracle.hop_generate import KINDS, draw_case
@@ -50,13 +50,15 @@ def test_sizes_that_are_known_are_those_of_the_relations(seed: int) -> None:
 
 def test_what_is_not_seen_is_filled_up_in_proportion() -> None:
     expected = Size(100.0, 10.0, 2.0, 8.0)
-    by_deltas = filled(Given(8, None, 999.0, 40.0, 8.0, None), expected, 5)
+    by_deltas = filled(OperatorStatistics(8, None, 999.0, 40.0, 8.0, None), expected, 5)
     assert by_deltas.complete == pytest.approx(400, rel=0.02)
     assert by_deltas.matured == pytest.approx(32, rel=0.02)
     assert (by_deltas.positive, by_deltas.negative, by_deltas.hop_us) == (40.0, 8.0, 5)
     no_ends = Size(100.0, 10.0, 10.0, 0.0)
-    assert filled(Given(8, None, 70.0, 40.0, 40.0, None), no_ends, 5).complete == 70.0, "all of them are known"
-    nothing = filled(Given(8, None, 0.0, 0.0, 0.0, None), expected, 5)
+    assert filled(OperatorStatistics(8, None, 70.0, 40.0, 40.0, None), no_ends, 5).complete == 70.0, (
+        "all of them are known"
+    )
+    nothing = filled(OperatorStatistics(8, None, 0.0, 0.0, 0.0, None), expected, 5)
     assert nothing.complete < 3, "ten were expected at every hop"
-    rare = filled(Given(2, None, 0.0, 0.0, 0.0, None), Size(4.0, 0.02, 0.0, 0.02), 5)
+    rare = filled(OperatorStatistics(2, None, 0.0, 0.0, 0.0, None), Size(4.0, 0.02, 0.0, 0.02), 5)
     assert rare.complete > 3, "one in fifty hops: that there was none says nothing"

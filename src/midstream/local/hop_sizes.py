@@ -10,7 +10,7 @@ without that a plan would look better as soon as it does not run any more.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from midstream.operators.hopping.node import Given
+from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.estimate import Size, Sizes, signature
 from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Rel, operators
@@ -45,10 +45,12 @@ class SeenSizes:
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}
 
-    def see(self, plan: HopPlan, given: Sequence[Given | None], statistics: HopStatistics) -> HopStatistics:
+    def see(
+        self, plan: HopPlan, given: Sequence[OperatorStatistics | None], statistics: HopStatistics
+    ) -> HopStatistics:
         """Take what the operators of a plan have given, in its order; return statistics that know of it."""
         sizes = Sizes(statistics, plan.query.hop_us)
-        together: dict[str, tuple[Rel, Given]] = {}
+        together: dict[str, tuple[Rel, OperatorStatistics]] = {}
         for rel, mine in zip(operators(plan.root), given, strict=True):
             text = signature(rel, statistics)
             if mine is None or text in statistics.window_rows:
@@ -65,16 +67,16 @@ class SeenSizes:
         return replace(statistics, measured={text: seen.now(sizes) for text, seen in self._seen.items()})
 
 
-def _both(a: Given, b: Given) -> Given:
+def _both(a: OperatorStatistics, b: OperatorStatistics) -> OperatorStatistics:
     """Return what either of two nodes over the same relation shows."""
     names = ("complete", "kept", "came", "went", "ended")
     return replace(a, **{n: getattr(a, n) if getattr(a, n) is not None else getattr(b, n) for n in names})
 
 
-def filled(given: Given, expected: Size, hop_us: int) -> Measured:
+def filled(given: OperatorStatistics, expected: Size, hop_us: int) -> Measured:
     """Return what was seen of a relation, filled up from the estimate in proportion.
 
-    >>> filled(Given(8, 30.0, None, None, None, None), Size(10.0, 2.0, 1.0, 1.0), 1)
+    >>> filled(OperatorStatistics(8, 30.0, None, None, None, None), Size(10.0, 2.0, 1.0, 1.0), 1)
     Measured(complete=30.0, positive=6.0, negative=3.0, matured=3.0, hop_us=1)
     """
     complete = given.complete
@@ -93,12 +95,12 @@ def filled(given: Given, expected: Size, hop_us: int) -> Measured:
     return Measured(complete, given.came, given.went, ended, hop_us)
 
 
-def summed(given: Sequence[Sequence[Given | None]]) -> list[Given | None]:
+def summed(given: Sequence[Sequence[OperatorStatistics | None]]) -> list[OperatorStatistics | None]:
     """Return what the operators of all buckets have given together; buckets run the same plan."""
     return [_sum([g for g in mine if g is not None]) for mine in zip(*given, strict=True)]
 
 
-def _sum(given: Sequence[Given]) -> Given | None:
+def _sum(given: Sequence[OperatorStatistics]) -> OperatorStatistics | None:
     if not given:
         return None
 
@@ -107,4 +109,4 @@ def _sum(given: Sequence[Given]) -> Given | None:
         return sum(values) if values else None
 
     hops = max(g.hops for g in given)
-    return Given(hops, total("complete"), total("kept"), total("came"), total("went"), total("ended"))
+    return OperatorStatistics(hops, total("complete"), total("kept"), total("came"), total("went"), total("ended"))

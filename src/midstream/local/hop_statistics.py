@@ -18,7 +18,7 @@ from midstream.local.sources import RecordedStream
 from midstream.local.statistics import distinct_values
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
-from midstream.operators.hopping.node import Given
+from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan, HopQuery
 from midstream.plan.window import RangeWindow, RowsWindow
@@ -62,7 +62,7 @@ def look_at_streams(query: HopQuery, streams: Sequence[RecordedStream]) -> HopSt
 
 
 @dataclass(frozen=True)
-class WindowLook:
+class WindowStatistics:
     """What one bucket sees of a window."""
 
     rows: int
@@ -72,26 +72,28 @@ class WindowLook:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one bucket sees of its part of a query, right behind a hop."""
+class BucketStatistics:
+    """What one bucket sees of its part of a query, right after a hop."""
 
-    windows: dict[str, WindowLook] = field(default_factory=dict)
+    windows: dict[str, WindowStatistics] = field(default_factory=dict)
     """The windows, by alias of the query."""
-    given: list[Given | None] = field(default_factory=list)
+    given: list[OperatorStatistics | None] = field(default_factory=list)
     """What each operator has lately given, in the order of the plan."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the look as plain values."""
+        """Return the statistics as plain values."""
         return asdict(self)
 
     @staticmethod
-    def of(told: dict[str, Any]) -> "Look":
-        """Return a look from plain values."""
-        windows = {alias: WindowLook(**seen) for alias, seen in told["windows"].items()}
-        return Look(windows, [None if seen is None else Given(**seen) for seen in told["given"]])
+    def of(told: dict[str, Any]) -> "BucketStatistics":
+        """Return statistics from plain values."""
+        windows = {alias: WindowStatistics(**seen) for alias, seen in told["windows"].items()}
+        return BucketStatistics(
+            windows, [None if seen is None else OperatorStatistics(**seen) for seen in told["given"]]
+        )
 
 
-def look_at(execution: HopExecution) -> Look:
+def look_at(execution: HopExecution) -> BucketStatistics:
     """Look at what a bucket holds."""
     rates, found = execution.rows_per_s(), {}
     fields = window_columns(execution.plan)
@@ -99,15 +101,15 @@ def look_at(execution: HopExecution) -> Look:
         window = execution.windows[alias]
         rows = window.held()[-LOOKED_AT:]
         values = {c.name: _different(rows[:, k]) for k, c in enumerate(fields[alias].given)}
-        found[alias] = WindowLook(window.tuples, rates.get(alias), values)
-    return Look(found, execution.lately())
+        found[alias] = WindowStatistics(window.tuples, rates.get(alias), values)
+    return BucketStatistics(found, execution.lately())
 
 
 def _different(codes: npt.NDArray[np.int64]) -> int:
     return distinct_values(pa.array(np.ascontiguousarray(codes)))
 
 
-def statistics_of(plan: HopPlan, looks: Sequence[Look], sizes: SeenSizes) -> HopStatistics:
+def statistics_of(plan: HopPlan, looks: Sequence[BucketStatistics], sizes: SeenSizes) -> HopStatistics:
     """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
     found = HopStatistics()
     for alias in looks[0].windows:

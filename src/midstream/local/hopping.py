@@ -22,7 +22,7 @@ from midstream.migrate.record import FINISHED, NO_OP, NOT_REACHED, REFUSED, Migr
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.operators.contract import StateSize
-from midstream.operators.hopping.build_execution import HopExecution, Moved
+from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.emission import merged
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.hopping import HopPlan
@@ -143,7 +143,7 @@ class HopRuntime:
         self._reschedule(hop_us)
         if self._adviser is not None and (plan := self._adviser(self)) is not None:
             self._adapted += 1
-            self._go_on_with(plan, MigrationRequest(str(plan), identity=f"adapted {self._adapted}"), hop_us)
+            self._switch_plan(plan, MigrationRequest(str(plan), identity=f"adapted {self._adapted}"), hop_us)
 
     def _skip_to(self, following_us: int) -> None:
         """Pass over hops that are answered by nothing: nothing was there before, and no window holds a row."""
@@ -196,9 +196,9 @@ class HopRuntime:
             record.state, record.reason = REFUSED, str(error)
             self._records.append(record)
             return record
-        return self._go_on_with(plan, request, hop_us)
+        return self._switch_plan(plan, request, hop_us)
 
-    def _go_on_with(self, plan: HopPlan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
+    def _switch_plan(self, plan: HopPlan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         record = MigrationRecord(
             request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(self.plan),
             position_us=hop_us, ended_us=hop_us,
@@ -208,13 +208,14 @@ class HopRuntime:
             record.state = NO_OP
             return record
         started = time.perf_counter()
-        moved = [e.go_on_with(plan) for e in self.executions]
+        moved = [e.switch_plan(plan) for e in self.executions]
         record.start_ms = (time.perf_counter() - started) * 1000
         self.plan = plan
         self.hops_with_plan = 0
         if self.next_us is not None:
             self.next_us = next_hop(hop_us, self.hop_us)
-        _tell(record, moved)
+        record.state = FINISHED
+        record.note(replace(moved[0], entries_completed=sum(m.entries_completed for m in moved)))
         return record
 
     def work(self) -> None:
@@ -244,10 +245,3 @@ def next_hop(time_us: int, hop_us: int) -> int:
     (10, 10, 0)
     """
     return (time_us // hop_us + 1) * hop_us
-
-
-def _tell(record: MigrationRecord, moved: Sequence[Moved]) -> None:
-    record.state = FINISHED
-    record.states_matched = moved[0].matched
-    record.states_incomplete = record.states_completed = moved[0].computed
-    record.entries_completed = sum(m.tuples for m in moved)

@@ -1,4 +1,4 @@
-"""Background state computation: fill the new plan's states in spare time, so that the old plan is let go earlier.
+"""Background state computation: fill the new plan's states in spare time, so that the old plan ends earlier.
 
 lowest incomplete state ──▶ pairs of the entries below, newest first, a budget per micro-batch ──▶ added whole
 

@@ -59,7 +59,7 @@ class CharacteristicsTable:
         return [region for regions in self.regions.values() for region in regions]
 
     def drop_expired(self, sources: Sources, now_us: int, seq: int) -> list[Parts]:
-        """Let go of regions that are over; return the states that lack nothing because of it."""
+        """Drop regions that are over; return the states that lack nothing because of it."""
         done = []
         for parts, regions in list(self.regions.items()):
             left = [r for r in regions if not r.is_over(sources, now_us, seq)]

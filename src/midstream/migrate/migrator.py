@@ -6,7 +6,7 @@ ask ──▶ same plan? ──▶ may it start now? ──▶ start: the execut
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment
@@ -208,8 +208,8 @@ class Migrator:
         record = self.running
         assert record is not None
         record.predicate_evaluations = self.pipeline.predicate_evaluations - self._tested
-        for name, value in asdict(progress).items() if progress is not None else ():
-            setattr(record, name, value)
+        if progress is not None:
+            record.note(progress)
 
     def _end(self, state: str, now_us: int) -> None:
         record = self.running

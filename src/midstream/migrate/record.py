@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from midstream.operators.contract import Progress
+
 QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED, REFUSED = (
     "queued", "running", "finished", "no-op", "superseded", "unfinished", "not reached", "refused",
 )  # fmt: skip
@@ -34,7 +36,7 @@ class MigrationRecord:
     states_completed: int = 0
     entries_completed: int = 0
     entries_demoted: int = 0
-    """Live intermediate results of the old plan that the new one does not have, let go at the switch."""
+    """Live intermediate results of the old plan that the new one does not have, dropped at the switch."""
     keys_attempted: int = 0
     rows_buffered: int = 0
     predicate_evaluations: int = 0
@@ -45,6 +47,11 @@ class MigrationRecord:
     """The longest event time without output while it lasted."""
     output_delay_us: int = 0
     """The most a result was held back."""
+
+    def note(self, progress: Progress) -> None:
+        """Write down what the switch of plans has done so far."""
+        for name, value in asdict(progress).items():
+            setattr(self, name, value)
 
     @property
     def duration_us(self) -> int | None:

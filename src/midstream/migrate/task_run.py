@@ -120,13 +120,13 @@ class TaskRun:
 
     @staticmethod
     def _forget(step: Step, side: int) -> None:
-        """Let go of a state that only rows of a disconnected input would probe."""
+        """Drop a state that only rows of a disconnected input would probe."""
         if step.join.inserts[side] and not step.join.spec.hashed:
             step.join.inserts[side] = False
             step.join.states[side].count = 0
 
     def drop_expired(self, now_us: int, seq: int) -> None:
-        """Let go of regions that have expired."""
+        """Drop regions that have expired."""
         before = len(self.table)
         if before:
             self.table.drop_expired(self.sources, now_us, seq)

@@ -19,7 +19,7 @@ SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
 
 @cache
 def keep_freed_memory() -> bool:
-    """Ask the C library to keep what is freed, once in a process; tell whether it will. Other libraries do as ever."""
+    """Ask the C library to keep what is freed, once in a process; return whether it will."""
     if any(name in os.environ for name in SETTINGS):
         return False
     ask = getattr(ctypes.CDLL(None), "mallopt", None)

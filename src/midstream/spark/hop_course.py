@@ -151,11 +151,10 @@ class HopCourse:
             position_us=hop_us, ended_us=hop_us,
         )  # fmt: skip
         if plan != running:
-            moved = self.execution.go_on_with(plan)
+            progress = self.execution.switch_plan(plan)
             self.head.runs, self.head.row = plan, due.row
-            record.state, record.states_matched = FINISHED, moved.matched
-            record.states_incomplete = record.states_completed = moved.computed
-            record.entries_completed = moved.tuples
+            record.state = FINISHED
+            record.note(progress)
         return record
 
 
@@ -175,5 +174,5 @@ def rebuilt(plan: HopPlan, last_us: int | None, rows: dict[str, AliasRows]) -> H
             execution.count_arrivals(last_us)
             # Operators that have seen nothing are not to be taken over.
             execution.tree.rels.clear()
-            execution.go_on_with(plan)
+            execution.switch_plan(plan)
     return execution

@@ -12,7 +12,7 @@ from typing import Any
 from midstream.local.hop_adapt import Adaptation
 from midstream.local.hop_plans import migrated
 from midstream.local.hop_sizes import SeenSizes
-from midstream.local.hop_statistics import Look, statistics_of
+from midstream.local.hop_statistics import BucketStatistics, statistics_of
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
@@ -65,7 +65,7 @@ class HopPlanner:
         """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
         told = events[0]
         if told["seen"] is not None:
-            looks = [Look.of(e["seen"]) for e in events]
+            looks = [BucketStatistics.of(e["seen"]) for e in events]
             self.statistics = statistics_of(self.plan_of(told["runs"]), looks, self._sizes)
         for control in told["controls"]:
             self._unread.discard(control["id"])

@@ -50,7 +50,7 @@ def describe_groups(rows: StageRows, groups: Groups, closing: Closing, traced: b
 
 
 def oldest_rows(rows: StageRows, closing: Closing) -> Vector:
-    """Return the time of the oldest row that is behind any row of each instance."""
+    """Return the time of the oldest row that any row of each instance depends on."""
     oldest = rows.oldest_us.view()[closing.places]
     found: Vector = oldest[find_extremes(oldest, closing.lows, closing.highs, 1)]
     return found

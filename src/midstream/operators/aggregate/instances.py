@@ -57,10 +57,10 @@ class InstancesState(Protocol):
     def close(self, rows: StageRows, fresh: int, clock_us: int) -> Closing | None:
         """Return the instances that are complete, the last `fresh` rows being those just admitted."""
 
-    def forget(self, rows: StageRows, told: int) -> None:
-        """Let go of rows that are not needed, all of them or once they are many.
+    def forget(self, rows: StageRows, handed_out: int) -> None:
+        """Drop rows that are not needed, all of them or once they are many.
 
-        Rows numbered below `told` have been handed out to be written down.
+        Rows numbered below `handed_out` have been handed out to be written down.
         """
 
     def open_rows(self, rows: StageRows) -> Mask | None:
@@ -69,7 +69,7 @@ class InstancesState(Protocol):
     def needed_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows must be there to go on; None for all."""
 
-    def told_rows(self, rows: StageRows) -> Mask | None:
+    def durable_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows are to be handed out: also those that say that earlier ones are not needed; None for all."""
 
     def columns(self, places: Vector) -> dict[str, pa.Array]:
@@ -97,7 +97,7 @@ class _InOrder:
     def needed_rows(self, rows: StageRows) -> Mask | None:
         return None
 
-    def told_rows(self, rows: StageRows) -> Mask | None:
+    def durable_rows(self, rows: StageRows) -> Mask | None:
         return None
 
     def columns(self, places: Vector) -> dict[str, pa.Array]:
@@ -136,8 +136,8 @@ class RangeInstancesState(_InOrder):
         trigger[:, 0] = at
         return Closing(np.arange(highs[-1]), lows, highs, trigger, np.arange(count))
 
-    def forget(self, rows: StageRows, told: int) -> None:
-        """Let go of rows whose last instance has closed."""
+    def forget(self, rows: StageRows, handed_out: int) -> None:
+        """Drop rows whose last instance has closed."""
         first_us = self.closed_us + self.slide_us - self.width_us
         if first_us > NEVER_US:
             times = rows.trigger_us.view()
@@ -176,8 +176,8 @@ class RowsInstancesState(_InOrder):
         lows = np.arange(0, len(rows) - self.size + 1, self.step)
         return closing(rows, np.arange(lows[-1] + self.size), lows, lows + self.size)
 
-    def forget(self, rows: StageRows, told: int) -> None:
-        """Let go of the rows before the oldest open instance."""
+    def forget(self, rows: StageRows, handed_out: int) -> None:
+        """Drop the rows before the oldest open instance."""
         if len(rows) >= self.size:
             rows.drop_front(((len(rows) - self.size) // self.step + 1) * self.step)
 
@@ -220,8 +220,8 @@ class PredicateInstancesState(_InOrder):
         self._done = int(highs[-1])
         return closing(rows, np.arange(highs[-1]), np.concatenate([[0], highs[:-1]]), highs)
 
-    def forget(self, rows: StageRows, told: int) -> None:
-        """Let go of all rows but those of the open instance, if there is one."""
+    def forget(self, rows: StageRows, handed_out: int) -> None:
+        """Drop all rows but those of the open instance, if there is one."""
         rows.drop_front(self._done)
         self._done = 0
 

@@ -88,12 +88,12 @@ class PartitionedInstancesState:
         found: Vector = slots
         return found
 
-    def forget(self, rows: StageRows, told: int) -> None:
-        """Let go of the rows that are not needed, once they are more than the others."""
+    def forget(self, rows: StageRows, handed_out: int) -> None:
+        """Drop the rows that are not needed, once they are more than the others."""
         if len(rows) > 2 * max(self.needed, self.packed) + SLACK_ROWS:
             mask = self.needed_rows(rows)
-            if told:
-                mask |= self.told_rows(rows) & (rows.numbers.view() >= told)
+            if handed_out:
+                mask |= self.durable_rows(rows) & (rows.numbers.view() >= handed_out)
             self._pack(rows, mask)
 
     def _pack(self, rows: StageRows, mask: Mask) -> None:
@@ -119,7 +119,7 @@ class PartitionedInstancesState:
         """Tell which rows an open instance holds, or are the last of a key between two."""
         return self._marked(1)
 
-    def told_rows(self, rows: StageRows) -> Mask:
+    def durable_rows(self, rows: StageRows) -> Mask:
         """Tell which rows are needed or the last of a key."""
         return self._marked(2)
 

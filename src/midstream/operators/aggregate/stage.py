@@ -57,7 +57,7 @@ class WindowStage:
         """Results say what they depend on, and instances what they held; else nobody asks."""
         self._closed_us = np.empty(0, np.int64)
         self._closed_oldest_us = np.empty(0, np.int64)
-        self._told = 0
+        self._handed_out = 0
         """Rows numbered below have been handed out to be written down."""
         self._written = 0
         """How many rows have been handed out since, or when, all that were needed were."""
@@ -84,7 +84,7 @@ class WindowStage:
             answer = self._nothing()
         else:
             answer = self._answer(closing)
-        self.window.forget(self.rows, self._told)
+        self.window.forget(self.rows, self._handed_out)
         return answer
 
     def _take_in(self, results: Results) -> int:
@@ -187,22 +187,22 @@ class WindowStage:
     @property
     def sparse(self) -> bool:
         """Tell whether fewer than half of the rows handed out, from `first_number` on, are needed."""
-        out = min(self._written, self._told - self.first_number)
+        out = min(self._written, self._handed_out - self.first_number)
         return 2 * len(self._needed()) < out
 
     def fresh_rows(self) -> pa.Table | None:
         """Hand out the rows to be written down that came since the last time; None for none."""
-        mask = self.window.told_rows(self.rows)
+        mask = self.window.durable_rows(self.rows)
         places = np.arange(len(self.rows)) if mask is None else np.flatnonzero(mask)
-        places = places[np.searchsorted(self.rows.numbers.view()[places], self._told) :]
-        self._told = self.rows.next_number
+        places = places[np.searchsorted(self.rows.numbers.view()[places], self._handed_out) :]
+        self._handed_out = self.rows.next_number
         self._written += len(places)
         return self._table(places) if len(places) else None
 
     def needed_rows(self) -> pa.Table:
         """Hand out all rows that are needed, to be written down in place of those handed out before."""
         needed = self._needed()
-        self._told, self._written = self.rows.next_number, len(needed)
+        self._handed_out, self._written = self.rows.next_number, len(needed)
         return self._table(needed)
 
     def counters(self) -> dict[str, int]:
@@ -211,7 +211,7 @@ class WindowStage:
 
     def restore(self, rows: pa.Table, counters: dict[str, int]) -> None:
         """Be, with nothing taken in yet, as the stage that wrote these counters and, among others, its rows."""
-        self._told, self._written = counters["next"], rows.num_rows
+        self._handed_out, self._written = counters["next"], rows.num_rows
         if rows.num_rows:
             numbers = column(rows, "_number").to_numpy()
             rows = rows.filter(pa.array((numbers >= counters["first"]) & (numbers < counters["next"])))

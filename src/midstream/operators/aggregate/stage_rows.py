@@ -66,13 +66,13 @@ class StageRows:
         return np.column_stack([self.trigger_us.view()[places], self.trigger_rest.view()[places]])
 
     def drop_front(self, count: int) -> None:
-        """Let go of the oldest rows."""
+        """Drop the oldest rows."""
         if count:
             for part in self._parts():
                 part.drop_front(count)
 
     def keep(self, mask: Mask) -> None:
-        """Let go of the rows where the mask is false."""
+        """Drop the rows where the mask is false."""
         for part in self._parts():
             part.keep(mask)
 

@@ -50,7 +50,7 @@ def values(datum: Datum) -> Any:
 
 
 def rebuild(computed: npt.NDArray[Any], t: pa.DataType, nulls: npt.NDArray[np.bool_] | np.bool_) -> pa.Array:
-    """Make an array of computed values, NULL where told."""
+    """Make an array of computed values, NULL where asked."""
     mask = np.broadcast_to(nulls, computed.shape) if np.any(nulls) else None
     return pa.array(computed, t, mask=mask)
 

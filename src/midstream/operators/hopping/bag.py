@@ -75,7 +75,7 @@ class Bag:
         return self.count - self._dead
 
     def expire(self, now_us: int) -> None:
-        """Let go of the tuples whose time is over, all at once when they are many."""
+        """Drop the tuples whose time is over, all at once when they are many."""
         if now_us <= self.now_us:
             return
         self.now_us = now_us
@@ -87,7 +87,7 @@ class Bag:
             self.tidy()
 
     def ending(self, now_us: int) -> Tuples:
-        """Return the tuples that have been valid and are not at a time; `expire` comes behind."""
+        """Return the tuples that have been valid and are not at a time; `expire` comes after."""
         over = (self.until < now_us) & (self.until >= self.now_us)
         return Tuples(self.rows, self.until).where(over)
 

@@ -9,16 +9,16 @@ others are given what they would hold had they run, computed from the rows in th
 import copy
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from midstream.operators.contract import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
-from midstream.operators.hopping.node import RECENT, Given, Input, Leaf, Node, Shaped
+from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.operators.memory import keep_freed_memory
@@ -26,20 +26,6 @@ from midstream.plan.hopping import DELTA, TUPLE, HopPlan
 
 SLACK = 100_000
 """Strings and decimals that may be numbered beyond twice those that were there last."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What became of operators' states when the plan was replaced."""
-
-    matched: int
-    """Operators that read deltas before and after, over the same relation: taken over as they were."""
-    computed: int
-    """Operators whose state was computed from the windows."""
-    free: int
-    """Operators that hold nothing."""
-    tuples: int
-    """Tuples that were put into states."""
 
 
 class HopExecution:
@@ -80,7 +66,7 @@ class HopExecution:
             first_us, before = last_us - self.plan.query.hop_us, dict.fromkeys(now, 0)
         return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
 
-    def lately(self) -> list[Given | None]:
+    def lately(self) -> list[OperatorStatistics | None]:
         """Return what each operator has lately given, in the order of the plan."""
         nodes = [self.tree.nodes[path] for path, _ in self.plan.of_paths()]
         return [node.account.lately(node.mode) for node in nodes]
@@ -147,7 +133,7 @@ class HopExecution:
             types = [c.type for c in (*fields.given, *fields.counted)]
             self.windows[alias].recode([partial(_recoded, old, self.coding, t) for t in types])
         self.tree.rels.clear()
-        self.go_on_with(self.plan)
+        self.switch_plan(self.plan)
         self._renew_at = 2 * self.coding.held + SLACK
 
     def _answer(self, hop_us: int) -> pa.RecordBatch:
@@ -171,6 +157,10 @@ class HopExecution:
         """Tell whether no window holds a row."""
         return not any(w.tuples for w in self.windows.values())
 
+    def size(self) -> StateSize:
+        """Return what windows and operators hold."""
+        return StateSize(self.tuples, self.nbytes)
+
     @property
     def tuples(self) -> int:
         """Return how many tuples windows and operators hold."""
@@ -193,8 +183,12 @@ class HopExecution:
         """Return how often a value came into a difference or left it before its time."""
         return self._flips + sum(n.flips for n in self.tree.nodes.values())
 
-    def go_on_with(self, plan: HopPlan) -> Moved:
-        """Replace the plan, right behind a hop that was answered, or before the first."""
+    def switch_plan(self, plan: HopPlan) -> Progress:
+        """Go on with another plan, right after a hop that was answered, or before the first.
+
+        Operators over the same relation that read deltas before and after are matched: taken over as they were. The
+        states of others are computed from the windows, at once.
+        """
         before = self.tree
         self._tested, self._flips = self.tested, self.flips
         windows = self._windows_for(plan)
@@ -203,7 +197,7 @@ class HopExecution:
         self.tree = build(plan, windows, self.coding)
         held = {old_rel: before.nodes[path] for path, old_rel in before.rels.items() if before.nodes[path].reads_delta}
         relations = _Relations(self.last_us or 0) if self.last_us is not None else None
-        counts = {"matched": 0, "computed": 0, "free": 0}
+        matched = computed = 0
         for path, node in self.tree.nodes.items():
             taken = held.get(self.tree.rels[path]) if node.reads_delta else None
             same = taken is not None and taken.layout == node.layout and type(taken.core) is type(node.core)
@@ -215,14 +209,14 @@ class HopExecution:
                     node.core.by_tuple = node.by_tuple
                 self._tested -= node.core.tested
                 self._flips -= node.flips
-            kind = "matched" if same else "computed" if node.reads_delta or node.mode == "CIDO" else "free"
-            counts[kind] += 1
+            matched += same
+            computed += not same and (node.reads_delta or node.mode == "CIDO")
             if relations is not None:
                 relations.load(node, same)
         self.emission = self._emission()
         if relations is not None and plan.query.emit == DELTA:
             self.emission.load(self.last_us or 0, relations.of(self.tree.root), self.tree.root.reads_delta)
-        return Moved(counts["matched"], counts["computed"], counts["free"], relations.tuples if relations else 0)
+        return Progress(matched, 0, computed, computed, relations.tuples if relations else 0)
 
 
 def _recoded(old: Coding, new: Coding, t: pa.DataType, codes: Vector) -> Vector:

@@ -231,7 +231,7 @@ class GroupTable:
 
 
 def extended(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
-    """Return a longer array with the same beginning, and zeros behind it."""
+    """Return a longer array with the same beginning, and zeros after it."""
     out = np.zeros((size, *array.shape[1:]), array.dtype)
     out[:count] = array[:count]
     return out

@@ -47,7 +47,7 @@ RECENT = 8
 
 
 @dataclass(frozen=True)
-class Given:
+class OperatorStatistics:
     """What a node has lately given, per hop; None where its mode does not show it."""
 
     hops: int
@@ -95,7 +95,7 @@ class Account:
         self.recent.append((size, self.came - self._closed[0], self.went - self._closed[1]))
         self._closed = self.came, self.went
 
-    def lately(self, mode: str) -> Given | None:
+    def lately(self, mode: str) -> OperatorStatistics | None:
         """Return what a node in a mode has given at the last hops, or None when there was none."""
         if not self.recent:
             return None
@@ -103,12 +103,12 @@ class Account:
         first, last = self.recent[0][0], self.recent[-1][0]
         size = None if last is None else float(last)
         if mode == "CICO":
-            return Given(hops, size, None, None, None, None)
+            return OperatorStatistics(hops, size, None, None, None, None)
         came, went = (sum(hop[k] or 0 for hop in self.recent) / hops for k in (1, 2))
         ended = None
         if first is not None and last is not None and hops > 1:
             ended = max(0.0, came - went - (last - first) / (hops - 1))
-        return Given(hops, size, float(self.kept) if mode[0] == "D" else None, came, went, ended)
+        return OperatorStatistics(hops, size, float(self.kept) if mode[0] == "D" else None, came, went, ended)
 
 
 class Leaf:

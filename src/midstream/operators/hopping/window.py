@@ -18,7 +18,7 @@ class HopWindow:
     """The rows of one stream that are in its window, in the order they came."""
 
     def __init__(self, width: int, range_us: int | None, rows: int | None = None, keys: int = 0) -> None:
-        """Rows have `width` columns that are given, and behind them `keys` that a window of rows is counted by."""
+        """Rows have `width` columns that are given, and after them `keys` that a window of rows is counted by."""
         self.width = width
         self._range_us = range_us
         self._rows_held = rows
@@ -115,7 +115,7 @@ class HopWindow:
         return Tuples(np.ascontiguousarray(self._rows[held, : self.width]), self._until[held])
 
     def forget(self, now_us: int) -> None:
-        """Let go of rows that are in no window from a time on; of those not given yet, too."""
+        """Drop rows that are in no window from a time on; of those not given yet, too."""
         if self._range_us is not None:
             ended = int(np.searchsorted(self._until[self._start : self._end], now_us))
             self._start += ended

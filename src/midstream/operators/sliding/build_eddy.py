@@ -31,7 +31,7 @@ def build_eddy(plan: Plan, sources: Sources, policy: str = "selectivity") -> Edd
 
 
 class _StemBuilder:
-    """Where partial results carry each code: that of the first equality class as their key, the others behind it.
+    """Where partial results carry each code: that of the first equality class as their key, the others after it.
 
     An equality class has one place for all its members; a side of a comparison has one of its own.
     """
@@ -39,10 +39,10 @@ class _StemBuilder:
     def __init__(self, plan: Plan) -> None:
         self.names = plan.query.aliases
         self.predicates = plan.predicates
-        behind = max(0, len(self.predicates.classes) - 1)
+        later = max(0, len(self.predicates.classes) - 1)
         sides = dict.fromkeys((s, c.type) for c in self.predicates.comparisons for s in (c.left, c.right))
-        self.codes = behind + len(sides)
-        self._sides: dict[Entry, int] = {side: ROWS + behind + k for k, side in enumerate(sides)}
+        self.codes = later + len(sides)
+        self._sides: dict[Entry, int] = {side: ROWS + later + k for k, side in enumerate(sides)}
 
     def spec(self, alias: str) -> StemSpec:
         """Return what the SteM of an alias does."""

@@ -159,7 +159,7 @@ class TicketPolicy(Policy):
         return entered[bisect(ends, self._generator.random() * ends[-1], hi=len(ends) - 1)]
 
     def learn(self, stem: int, passage: Passage) -> None:
-        """Give out tickets and take them back, the past less and less."""
+        """Hand out tickets and take them back, the past less and less."""
         came, left = passage.by_result()
         self.tickets[stem] = self.tickets[stem] * DECAY + (came - left)
 

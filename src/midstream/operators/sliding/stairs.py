@@ -3,7 +3,7 @@
     batch ──▶ eddy ──▶ insert into its STAIR, probe the dual ──▶ back to the eddy, one join further
 
 A STAIR holds what the input of a join would hold. Which STAIRs there are is the plan; the eddy decides when to visit
-them. Demoting lets go of the intermediate results of a STAIR, promoting computes them from the STAIRs below
+them. Demoting drops the intermediate results of a STAIR, promoting computes them from the STAIRs below
 (`migrate/promote.py`).
 """
 

@@ -104,7 +104,7 @@ class ColumnStore:
         return array_of(self.type, self.values.view()[places], valid)
 
     def drop_front(self, count: int) -> None:
-        """Let go of the oldest values."""
+        """Drop the oldest values."""
         if self._nulls is not None:
             self._nulls.drop_front(count)
         if not self._bytes:
@@ -114,7 +114,7 @@ class ColumnStore:
             self.data.drop_front(int(self.offsets.view()[0]) - self.data.base)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Let go of the values where the mask is false and number the rest from 0."""
+        """Drop the values where the mask is false and number the rest from 0."""
         if not self._bytes:
             self.values.keep(mask)
         else:

@@ -64,13 +64,13 @@ class RowStore:
             self.offsets.append(offsets)
 
     def drop_front(self, count: int) -> None:
-        """Let go of the oldest rows."""
+        """Drop the oldest rows."""
         if count:
             for part in self._named().values():
                 part.drop_front(count)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> Vector:
-        """Let go of the rows where the mask is false and number the rest from 0.
+        """Drop the rows where the mask is false and number the rest from 0.
 
         Return the new number of each row held before, -1 for those gone.
         """

@@ -42,7 +42,7 @@ class ScanSpec:
     window: Window | None
     filters: tuple[Expr, ...]
     columns: dict[str, pa.DataType]
-    """Columns results need; others are let go at once."""
+    """Columns results need; others are dropped at once."""
     stored: tuple[Entry, ...]
     """Codes kept by row number, for joins that read results instead of arriving rows."""
     line: int
@@ -182,7 +182,7 @@ class Scan:
         return partition_codes([arrival.columns[c.name] for c in window.partition_by])
 
     def expire(self, now_us: int, seq: int) -> npt.NDArray[np.int64] | None:
-        """Let go of rows that cannot join a row at or after `now_us`; `seq` is the last number that has arrived.
+        """Drop rows that cannot join a row at or after `now_us`; `seq` is the last number that has arrived.
 
         Return the new row numbers (by old number less the old base) when rows left from the middle, else None.
         """

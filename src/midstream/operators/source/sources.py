@@ -67,7 +67,7 @@ class Sources:
         return {alias: scan.on_rows(arrivals[alias]) for alias, scan in self.scans.items()}
 
     def expire(self, now_us: int, seq: int) -> list[Renumbering]:
-        """Let go of rows that cannot join a row at or after `now_us`; return which aliases have new row numbers."""
+        """Drop rows that cannot join a row at or after `now_us`; return which aliases have new row numbers."""
         changes = []
         for alias, scan in self.scans.items():
             base = scan.store.base

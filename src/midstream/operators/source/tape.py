@@ -1,4 +1,4 @@
-"""A tape: a flat array that grows at its end and is let go at its front, without moving much."""
+"""A tape: a flat array that grows at its end and is cut at its front, without moving much."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ class Tape:
         return self._buffer[self._end - count : self._end]
 
     def drop_front(self, count: int) -> None:
-        """Let go of the first values."""
+        """Drop the first values."""
         self._start += count
         self.base += count
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Let go of the values where the mask is false and number the rest from 0."""
+        """Drop the values where the mask is false and number the rest from 0."""
         self.reset(self.view()[mask])
 
     def reset(self, values: npt.NDArray[Any], base: int = 0) -> None:
