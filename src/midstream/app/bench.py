@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import midstream
 from midstream.local.sinks import PendingFile
 from midstream.model.errors import MidstreamError
 
@@ -17,7 +16,7 @@ NOT_BENCHMARKS = ("__init__", "workload", "measure", "staged")
 
 def folder() -> Path:
     """Return the folder of benchmarks beside the package's sources."""
-    place = Path(midstream.__file__).resolve().parents[2] / "benchmarks"
+    place = Path(__file__).resolve().parents[3] / "benchmarks"
     if not place.is_dir():
         raise MidstreamError("there are no benchmarks here; they come with a checkout installed by `make setup`")
     return place

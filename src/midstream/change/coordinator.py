@@ -5,7 +5,7 @@ On a linear plan the last window dominates: it decides which results are still t
 
 from collections.abc import Sequence
 
-from midstream.operators.pipeline import Pipeline
+from midstream.operators.contract.pipeline import Pipeline
 
 
 class Coordinator:

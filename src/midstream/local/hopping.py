@@ -21,7 +21,7 @@ from midstream.local.sources import Rows, split
 from midstream.migrate.record import FINISHED, NO_OP, NOT_REACHED, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
-from midstream.operators.contract import StateSize
+from midstream.operators.contract.execution import StateSize
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.emission import merged
 from midstream.optimize.hopping.statistics import HopStatistics

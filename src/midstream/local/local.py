@@ -18,8 +18,8 @@ from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, UNFINISHED, M
 from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Lineage, Results
 from midstream.operators.build import TREE, build
-from midstream.operators.contract import StateSize
-from midstream.operators.pipeline import Pipeline
+from midstream.operators.contract.execution import StateSize
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.plan.plan import Plan
 
 

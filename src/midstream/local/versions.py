@@ -28,7 +28,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.batch import Results
 from midstream.model.errors import PlanError
 from midstream.operators.build import TREE
-from midstream.operators.contract import StateSize
+from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
 
 Request = MigrationRequest | ChangeRequest | ControlRequest

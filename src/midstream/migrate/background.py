@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from midstream.migrate.characteristics import Region
 from midstream.migrate.match import Moment, live_entries
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import LATEST, ROWS, in_order
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.tree import Step

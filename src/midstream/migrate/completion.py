@@ -22,7 +22,7 @@ from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment, all_pairs
 from midstream.migrate.promote import promote
 from midstream.model.coverage import COMPLETE
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import KEY, LATEST, ROWS, touched
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct

@@ -7,7 +7,7 @@ Whatever both plans compute is computed once: inside a task it counts as a sourc
 
 from dataclasses import dataclass
 
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.tree import JoinTree, Step
 
 

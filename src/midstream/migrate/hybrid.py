@@ -18,7 +18,7 @@ from midstream.migrate.migration import Migration
 from midstream.migrate.switch import Switch, progress_of
 from midstream.migrate.task_run import TaskRun
 from midstream.model.coverage import COMPLETE
-from midstream.operators.contract import Execution, Parts, Progress, Switched
+from midstream.operators.contract.execution import Execution, Parts, Progress, Switched
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken

@@ -28,7 +28,7 @@ from midstream.migrate.promote import demote
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
-from midstream.operators.contract import Execution, Parts, PlanSwitch, Progress, Switched
+from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, Progress, Switched
 from midstream.operators.sliding.entry import LATEST
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.key_set import KeySet

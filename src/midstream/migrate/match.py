@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.model.time import FOREVER_US
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import in_order
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from midstream.model.errors import StateError
-from midstream.operators.contract import Execution, PlanSwitch, StateSize, Switched
+from midstream.operators.contract.execution import Execution, PlanSwitch, StateSize, Switched
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.state_size import size_of
 

@@ -17,8 +17,8 @@ from midstream.migrate.switch import Switch
 from midstream.model.batch import Arrival, Results
 from midstream.model.errors import PlanError
 from midstream.operators.build import TREE, build_tree
-from midstream.operators.contract import Parts, Progress, Switched
-from midstream.operators.pipeline import Pipeline
+from midstream.operators.contract.execution import Parts, Progress, Switched
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Sources
 from midstream.plan.plan import Plan

@@ -17,7 +17,7 @@ from midstream.migrate.match import (
 from midstream.migrate.promote import demote, promote_all
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import COMPLETE
-from midstream.operators.contract import Parts, Switched
+from midstream.operators.contract.execution import Parts, Switched
 from midstream.operators.sliding.tree import JoinTree, Step
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from midstream.migrate.merge import merge_queues
 from midstream.migrate.migration import Migration
 from midstream.migrate.switch import Switch
-from midstream.operators.contract import Execution, Progress, Switched
+from midstream.operators.contract.execution import Execution, Progress, Switched
 from midstream.operators.sliding.entry import ROWS, reordered
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import JoinTree

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from midstream.operators.contract import Progress
+from midstream.operators.contract.execution import Progress
 
 QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED, REFUSED = (
     "queued", "running", "finished", "no-op", "superseded", "unfinished", "not reached", "refused",

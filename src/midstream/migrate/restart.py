@@ -10,7 +10,7 @@ from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import RUNNING, MigrationRecord
 from midstream.model.batch import Arrival
 from midstream.model.coverage import Coverage
-from midstream.operators.contract import Parts, Progress, Switched
+from midstream.operators.contract.execution import Parts, Progress, Switched
 from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Sources

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Matching, Moment
 from midstream.migrate.request import MigrationRequest
-from midstream.operators.contract import Parts, Progress, Switched
+from midstream.operators.contract.execution import Parts, Progress, Switched
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Position, Sources
 

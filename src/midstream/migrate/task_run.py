@@ -10,7 +10,7 @@ from midstream.migrate.match import Matching, Moment, keep_join, move_state, sam
 from midstream.migrate.merge import merge_queues
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.time import FOREVER_US
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import reordered
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import Input, Step

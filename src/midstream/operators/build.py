@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.operators.aggregate.build import build_stages
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
 from midstream.operators.expression.evaluate import truth
-from midstream.operators.pipeline import Pipeline
 from midstream.operators.sliding.build import STAIRS, TREE, build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline

@@ -20,7 +20,7 @@ from midstream.model.batch import Arrival
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import TREE, build
-from midstream.operators.pipeline import Pipeline
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan

@@ -9,7 +9,7 @@ time.
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.contract import Execution, PlanSwitch, Progress, StateSize, Switched
+from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.expression.evaluate import evaluate

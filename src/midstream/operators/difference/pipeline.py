@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
 from midstream.model.batch import TRIGGER, Arrival, Results
-from midstream.operators.contract import Execution
+from midstream.operators.contract.execution import Execution
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.expression.evaluate import evaluate
-from midstream.operators.pipeline import Pipeline
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 

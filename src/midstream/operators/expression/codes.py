@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from midstream.kernels.codes import code_floats, combine, hash_bytes
 from midstream.model.types import is_exact_code
-from midstream.operators.source.column_store import numpy_values, validity
+from midstream.operators.expression.arrays import numpy_values, validity
 
 Vector = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -14,14 +14,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from midstream.operators.contract import Progress, StateSize
+from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
+from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
-from midstream.operators.memory import keep_freed_memory
 from midstream.plan.hopping import DELTA, TUPLE, HopPlan
 
 SLACK = 100_000

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from midstream.kernels.bag import NULL
 from midstream.model.errors import SourceError
 from midstream.model.types import type_name
-from midstream.operators.source.column_store import numpy_values, validity
+from midstream.operators.expression.arrays import numpy_values, validity
 
 Vector = npt.NDArray[np.int64]
 

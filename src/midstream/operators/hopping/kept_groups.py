@@ -28,13 +28,13 @@ from midstream.kernels.groups import (
     take_ends,
 )
 from midstream.operators.aggregate.functions import Limbs, exact_means, exact_sums
+from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
 from midstream.operators.hopping.bag import NEVER, grown
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.group import GroupBy, GroupSpec, extended
 from midstream.operators.hopping.join import valid
 from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
-from midstream.operators.source.column_store import numpy_values
 
 COUNT, SUM, AVG = "count", "sum", "avg"
 NO_WORDS: Limbs = np.empty((0, 2), np.uint64)

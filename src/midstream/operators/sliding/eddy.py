@@ -29,7 +29,7 @@ from midstream.kernels.stem import (
     probe,
 )
 from midstream.model.errors import PlanError
-from midstream.operators.contract import Execution, PlanSwitch, Progress, StateSize, Switched
+from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.sliding.check import SameText, TrueOf
 from midstream.operators.sliding.join import Residual
 from midstream.operators.sliding.state_size import size_of

@@ -14,9 +14,9 @@ from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import TRIGGER, Arrival, Lineage, Results
 from midstream.operators.aggregate.stage import WindowStage
-from midstream.operators.contract import Execution
+from midstream.operators.contract.execution import Execution
+from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.expression.evaluate import evaluate
-from midstream.operators.pipeline import Pipeline
 from midstream.operators.source.scan import Scan
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr

@@ -10,7 +10,7 @@ them. Demoting drops the intermediate results of a STAIR, promoting computes the
 import numpy as np
 import numpy.typing as npt
 
-from midstream.operators.contract import Parts
+from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.tree import JoinTree, Step
 from midstream.operators.source.sources import Taken
 

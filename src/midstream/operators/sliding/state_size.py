@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from midstream.operators.contract import StateSize
+from midstream.operators.contract.execution import StateSize
 
 
 class Held(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.model.time import FOREVER_US
-from midstream.operators.contract import Execution, Parts, PlanSwitch, StateSize, Switched
+from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, StateSize, Switched
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState

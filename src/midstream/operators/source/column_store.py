@@ -4,39 +4,15 @@ Fixed-width values lie in one array, strings in one run of bytes with offsets; n
 only once a null was seen.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.codes import take_bytes
+from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.source.tape import Tape
 
 Places = npt.NDArray[np.int64]
-
-
-def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
-    """Return the values of a fixed-width array without its nulls' meaning; nulls hold any value."""
-    if pa.types.is_boolean(array.type):
-        bits = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
-        return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :]
-    width = array.type.bit_width // 8
-    letter = "f" if pa.types.is_floating(array.type) else "u" if pa.types.is_unsigned_integer(array.type) else "i"
-    dtype = np.dtype("i8") if width == 16 else np.dtype(f"{letter}{width}")
-    if not len(array):
-        return np.empty((0, 2) if width == 16 else 0, dtype)
-    flat = np.frombuffer(array.buffers()[1], dtype)
-    if width == 16:
-        flat = flat.reshape(-1, 2)
-    return flat[array.offset : array.offset + len(array)]
-
-
-def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Return which values are not null, or None when all are."""
-    if array.null_count == 0:
-        return None
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 class ColumnStore:
@@ -125,10 +101,3 @@ class ColumnStore:
             self.data.reset(data)
         if self._nulls is not None:
             self._nulls.keep(mask)
-
-
-def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
-    """Wrap flat values of a fixed-width type as an Arrow array, without copying where it can."""
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    packed = np.packbits(values, bitorder="little") if pa.types.is_boolean(declared) else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(declared, len(values), [bitmap, pa.py_buffer(packed)])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.operators.aggregate.stage import WindowStage
-from midstream.operators.contract import Execution, StateSize
+from midstream.operators.contract.execution import Execution, StateSize
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 from midstream.plan.window import RangeWindow

@@ -14,8 +14,7 @@ The life of an execution:
    else they enter through `refill`, and what is derived from them is completed later.
 
 The state is exported and imported by `snapshot`, which takes any execution apart into flat arrays. A pipeline puts the
-sources before an execution and the projection after it: see `pipeline`. When an execution has drained, its pipeline
-knows.
+sources before an execution and the projection after it, and knows when all has drained: see `contract.pipeline`.
 """
 
 from abc import ABC, abstractmethod
