@@ -29,7 +29,9 @@ from midstream.operators.hopping.build_execution import HopExecution
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import MODES, HopPlan, HopQuery
+from midstream.plan.modes import MODES
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
 
 RATIOS = tuple(k / 10 for k in range(1, 11))
 ROWS, KEYS = 100_000, 50_000
@@ -55,10 +57,10 @@ Answer = Callable[[int], int]
 """Answers at a hop and returns how many rows the answer has."""
 
 
-def hopping(sql: str, names: str) -> HopQuery:
+def hopping(sql: str, names: str) -> Query:
     """Read a hopping query over streams of the benchmarks' columns."""
     found = parse_any(sql, [StreamSchema(name, SCHEMA, "ts") for name in names])
-    assert isinstance(found, HopQuery), "a hopping query"
+    assert found.hop_us is not None, "a hopping query"
     return found
 
 
@@ -208,7 +210,7 @@ def engine_answers(tables: dict[str, pa.Table], hop: int, constants: Constants) 
     for name in "abcd":
         known.rows_per_s[name] = 1e6
         known.distinct[name, "k"], known.distinct[name, "v"] = float(DOMAIN), 100.0
-    plan: HopPlan = choose(query, known, constants)
+    plan: Plan = choose(query, known, constants)
     execution = HopExecution(plan)
     done = 0
 

@@ -56,7 +56,7 @@ def test_sql_examples_bind(page: Path) -> None:
     schema = pa.schema([*numbers, ("price", pa.float64()), ("label", pa.string())])
     catalog = [StreamSchema(stream, schema, "ts") for stream in ("orders", "prices", "stock")]
     for block in blocks(page, "sql"):
-        assert parse_query(block, catalog).outputs
+        assert parse_query(block, catalog).schema.names
 
 
 @pytest.mark.parametrize("page", pages_with("toml"), ids=name)

@@ -14,7 +14,7 @@ import pytest
 from engine.test_bucket_recovery import MemoryStore
 
 from midstream.engine.routing import buckets_of
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.hop_adapt import parse_adaptation
 from midstream.local.hop_explain import explain_any
@@ -26,7 +26,7 @@ from midstream.local.sources import RecordedStream, recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.algebra import Join, operators
-from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.plan import Plan
 from midstream.spark.blobs import Rows, from_blob, to_blob
 from midstream.spark.control import DRAIN, MIGRATE, ControlLog
 from midstream.spark.hop_bucket import HopBucket, HopBucketSpec
@@ -47,9 +47,9 @@ def streams_of(tables: dict[str, pa.Table]) -> list[RecordedStream]:
     return [recorded_table(name, table, "ts") for name, table in tables.items()]
 
 
-def plan_of(sql: str, tables: dict[str, pa.Table], asked: str | None = None, aggregates: Any = None) -> HopPlan:
-    query = parse_any(sql, [s.schema for s in streams_of(tables)], aggregates or {})
-    assert isinstance(query, HopQuery), sql
+def plan_of(sql: str, tables: dict[str, pa.Table], asked: str | None = None, aggregates: Any = None) -> Plan:
+    query = parse_query(sql, [s.schema for s in streams_of(tables)], aggregates or {})
+    assert query.hop_us is not None, sql
     return plan_hopping(query, asked)
 
 
@@ -69,7 +69,7 @@ def draw_requests(rnd: random.Random, case: HopCase) -> list[MigrationRequest]:
 
 
 def in_process(
-    plan: HopPlan, tables: dict[str, pa.Table], batch_us: int, buckets: int, requests: list[MigrationRequest]
+    plan: Plan, tables: dict[str, pa.Table], batch_us: int, buckets: int, requests: list[MigrationRequest]
 ) -> tuple[pa.Table, Report]:
     sink = TableSink(output_schema(plan))
     report = Loop(plan, streams_of(tables), batch_us, buckets, requests).run(sink)
@@ -88,7 +88,7 @@ class Batch:
     high: dict[int, int]
 
 
-def arrivals(plan: HopPlan, tables: dict[str, pa.Table], bounds: list[int], waits_us: int) -> list[Batch]:
+def arrivals(plan: Plan, tables: dict[str, pa.Table], bounds: list[int], waits_us: int) -> list[Batch]:
     """Cut the streams into micro-batches by arrival; rows arrive up to `waits_us` after their time."""
     batches = [Batch({}, {}) for _ in bounds]
     for rank, source in enumerate(plan.query.sources):
@@ -110,7 +110,7 @@ class Cluster:
     """The buckets of a query with their stores, and their driver; each micro-batch may fail and be run again."""
 
     def __init__(
-        self, plan: HopPlan, folder: Path, buckets: int, rnd: random.Random, crashes: float, adapt: str | None = None
+        self, plan: Plan, folder: Path, buckets: int, rnd: random.Random, crashes: float, adapt: str | None = None
     ) -> None:
         self.plan, self.folder, self.rnd, self.crashes = plan, folder, rnd, crashes
         self.labels = tuple(range(3, 3 + (1 if plan.partitioning.one_bucket else buckets)))
@@ -189,7 +189,7 @@ class Cluster:
 
 def run_case(
     case: HopCase,
-    plan: HopPlan,
+    plan: Plan,
     rnd: random.Random,
     folder: Path,
     requests: list[MigrationRequest],

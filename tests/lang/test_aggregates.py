@@ -8,10 +8,11 @@ from lang.streams import CATALOG, STOCK
 
 from midstream.lang.sql import parse_query
 from midstream.model.errors import PlanError, SqlError
-from midstream.plan.aggregates import check_aggregate_name
+from midstream.plan.aggregates import Aggregate, UserAggregate, check_aggregate_name
 from midstream.plan.expr import Column
-from midstream.plan.query import Output, Query, Source
-from midstream.plan.stage import Aggregate, Stage, StageOutput, UserAggregate
+from midstream.plan.parts import Output, Stage
+from midstream.plan.query import Query
+from midstream.plan.source import Source
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
 
 SECOND = 1_000_000
@@ -26,24 +27,24 @@ def parse(text: str) -> Query:
 
 
 def stage(text: str) -> Stage:
-    return parse(text).stages[-1]
+    return parse(text).parts.stages[-1]
 
 
 def test_a_stage_stands_on_the_columns_that_it_reads() -> None:
     query = parse("SELECT SUM(qty) FROM stock [ROWS 3 SLIDE 2] WHERE k > 0")
     assert query.sources == (Source("stock", STOCK, 2),)
-    assert query.conjuncts == ()
-    assert query.outputs == (Output("k", Column("stock", "k", pa.int32())), Output("qty", QTY))
-    (found,) = query.stages
+    assert query.parts.first.conjuncts == ()
+    assert query.parts.first.outputs == (Output("k", Column("stock", "k", pa.int32())), Output("qty", QTY))
+    (found,) = query.parts.stages
     assert (found.alias, found.window, found.keys, found.having) == ("stock", RowsInstances(3, 2), (), ())
     assert [str(c) for c in found.conjuncts] == ["(stock.k > 0)"]
     assert found.aggregates == (Aggregate("sum", QTY, pa.int64()),)
-    assert found.outputs == (StageOutput("SUM(qty)", Column("#", "agg0", pa.int64())),)
+    assert found.outputs == (Output("SUM(qty)", Column("#1", "agg0", pa.int64())),)
     assert query.schema == pa.schema([("SUM(qty)", pa.int64())])
 
 
 def test_a_stage_that_reads_no_column_stands_on_time() -> None:
-    assert parse("SELECT COUNT(*) AS n FROM stock [ROWS 3 SLIDE 2] a").selected.names == ["ts"]
+    assert parse("SELECT COUNT(*) AS n FROM stock [ROWS 3 SLIDE 2] a").parts.first.schema.names == ["ts"]
 
 
 @pytest.mark.parametrize(
@@ -122,22 +123,22 @@ def test_equal_calls_are_one_aggregate_in_the_order_of_the_outputs() -> None:
         " HAVING MIN(qty) > 0 AND sum(stock.qty) > 1"
     )
     assert [str(a) for a in found.aggregates] == ["SUM(stock.qty)", "MAX(stock.qty)", "COUNT(*)", "MIN(stock.qty)"]
-    assert [str(h) for h in found.having] == ['("#".agg3 > 0)', '("#".agg0 > 1)']
+    assert [str(h) for h in found.having] == ['("#1".agg3 > 0)', '("#1".agg0 > 1)']
 
 
 @pytest.mark.parametrize(
     ("select", "group", "keys", "outputs"),
     [
-        ("k, COUNT(*)", "k", ["o.k"], ['"#".key0', '"#".agg0']),
-        ("COUNT(*)", "o.k, K, x", ["o.k", "o.x"], ['"#".agg0']),
-        ("k + 1 AS y, COUNT(*)", "o.k + 1", ["(o.k + 1)"], ['"#".key0', '"#".agg0']),
-        ("k % 2 AS odd, COUNT(*)", "odd", ["(o.k % 2)"], ['"#".key0', '"#".agg0']),
-        ("COUNT(*), lower(s)", "2", ["LOWER(o.s)"], ['"#".agg0', '"#".key0']),
-        ("k + 1 + SUM(x) AS y", "k", ["o.k"], ['(("#".key0 + 1) + "#".agg0)']),
-        ("(k + 1) * 2 AS y", "k + 1", ["(o.k + 1)"], ['("#".key0 * 2)']),
-        ("k AS x", "x, k", ["o.x", "o.k"], ['"#".key1']),
-        ("5 AS five, COUNT(*)", "five", ["5"], ["5", '"#".agg0']),
-        ("upper(s) = 'A' AS a", "1", ["(UPPER(o.s) = 'A')"], ['"#".key0']),
+        ("k, COUNT(*)", "k", ["o.k"], ['"#1".key0', '"#1".agg0']),
+        ("COUNT(*)", "o.k, K, x", ["o.k", "o.x"], ['"#1".agg0']),
+        ("k + 1 AS y, COUNT(*)", "o.k + 1", ["(o.k + 1)"], ['"#1".key0', '"#1".agg0']),
+        ("k % 2 AS odd, COUNT(*)", "odd", ["(o.k % 2)"], ['"#1".key0', '"#1".agg0']),
+        ("COUNT(*), lower(s)", "2", ["LOWER(o.s)"], ['"#1".agg0', '"#1".key0']),
+        ("k + 1 + SUM(x) AS y", "k", ["o.k"], ['(("#1".key0 + 1) + "#1".agg0)']),
+        ("(k + 1) * 2 AS y", "k + 1", ["(o.k + 1)"], ['("#1".key0 * 2)']),
+        ("k AS x", "x, k", ["o.x", "o.k"], ['"#1".key1']),
+        ("5 AS five, COUNT(*)", "five", ["5"], ["5", '"#1".agg0']),
+        ("upper(s) = 'A' AS a", "1", ["(UPPER(o.s) = 'A')"], ['"#1".key0']),
     ],
 )  # fmt: skip
 def test_group_by(select: str, group: str, keys: list[str], outputs: list[str]) -> None:
@@ -152,7 +153,7 @@ def test_group_by_every_column() -> None:
 
 def test_having() -> None:
     found = stage("SELECT k, SUM(qty) AS total FROM stock [ROWS 3 SLIDE 2] GROUP BY k HAVING total > 5 AND k < 3")
-    assert [str(h) for h in found.having] == ['("#".agg0 > 5)', '("#".key0 < 3)']
+    assert [str(h) for h in found.having] == ['("#1".agg0 > 5)', '("#1".key0 < 3)']
     assert stage("SELECT 1 AS one FROM stock [ROWS 3 SLIDE 2] HAVING COUNT(*) > 2").schema.names == ["one"]
     assert stage("SELECT k FROM stock [ROWS 3 SLIDE 2] GROUP BY k HAVING k > 2").aggregates == ()
 
@@ -178,8 +179,8 @@ def test_a_window_over_a_join() -> None:
     join = "SELECT a.k, price FROM stock [ROWS 3] a JOIN prices [RANGE 1 s] b ON a.k = b.k"
     query = parse(f"SELECT k, AVG(price) AS p FROM ({join}) [RANGE 10 s SLIDE 5 s] GROUP BY k")
     assert query.aliases == ("a", "b")
-    assert query.selected.names == ["k", "price"]
-    assert query.stages[0].alias == "t"
+    assert query.parts.first.schema.names == ["k", "price"]
+    assert query.parts.stages[0].alias == "t"
     assert query.schema == pa.schema([("k", pa.int32()), ("p", pa.float64())])
 
 
@@ -188,18 +189,15 @@ def test_windows_over_windows() -> None:
         "SELECT MAX(total) AS most FROM (SELECT k, SUM(qty) AS total FROM stock [ROWS 3 SLIDE 2 PARTITION BY k]"
         " GROUP BY k HAVING COUNT(*) > 1) [ROWS 4 SLIDE 1] WHERE k > 0"
     )
-    assert [s.alias for s in query.stages] == ["stock", "t"]
-    assert query.stages[1].aggregates == (Aggregate("max", Column("t", "total", pa.int64()), pa.int64()),)
+    assert [s.alias for s in query.parts.stages] == ["stock", "t"]
+    assert query.parts.stages[1].aggregates == (Aggregate("max", Column("t", "total", pa.int64()), pa.int64()),)
     deeper = parse(f"SELECT COUNT(*) AS n FROM ({query}) [RANGE 1 s SLIDE 1 s]")
-    assert [s.alias for s in deeper.stages] == ["stock", "t", "t1"]
+    assert [s.alias for s in deeper.parts.stages] == ["stock", "t", "t_2"]
 
 
 def test_an_alias_hides_what_is_inside() -> None:
     query = parse("SELECT SUM(stock.v) AS s FROM (SELECT qty AS v, k FROM stock) [ROWS 3 SLIDE 2] stock")
-    assert query.selected.names == ["v", "k"]
-    assert parse("SELECT SUM(qty) FROM (SELECT qty FROM stock) [ROWS 3 SLIDE 2] stock") == parse(
-        "SELECT SUM(qty) FROM stock [ROWS 3 SLIDE 2]"
-    )
+    assert query.parts.first.schema.names == ["v", "k"]
     assert parse(
         'SELECT SUM("SUM(qty)") AS s FROM (SELECT SUM(qty) FROM stock [ROWS 3 SLIDE 2]) [ROWS 1 SLIDE 1] "a b"'
     )

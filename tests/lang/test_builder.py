@@ -99,7 +99,7 @@ def test_queries(built: QueryBuilder, text: str) -> None:
 def test_expressions(built: Expression, text: str) -> None:
     wanted = parse_query(f"SELECT {text} FROM orders", CATALOG)
     assert stream("orders").select(built).bind(CATALOG) == wanted
-    assert wanted.outputs[0].name == text
+    assert wanted.parts.first.outputs[0].name == text
 
 
 def test_aggregates_are_the_query_of_their_sql() -> None:

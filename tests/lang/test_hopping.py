@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang.streams import CATALOG
 
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -27,18 +28,16 @@ from midstream.plan.algebra import (
     name_of,
     relation_text,
 )
-from midstream.plan.hopping import HopQuery
 from midstream.plan.query import Query
-from midstream.plan.stage import UserAggregate
 from midstream.plan.window import RangeWindow, RowsWindow
 
 SECOND = 1_000_000
 A, B, C = "orders [RANGE 10 SECONDS]", "prices [ROWS 5]", "stock [ROWS 3 PARTITION BY k]"
 
 
-def parse(text: str, hop: str = "HOP BY 30 SECONDS") -> HopQuery:
-    query = parse_any(f"{text} {hop}", CATALOG)
-    assert isinstance(query, HopQuery)
+def parse(text: str, hop: str = "HOP BY 30 SECONDS") -> Query:
+    query = parse_query(f"{text} {hop}", CATALOG)
+    assert query.hop_us is not None
     return query
 
 
@@ -84,9 +83,10 @@ def test_the_clause(hop: str, hop_us: int, emit: str) -> None:
     assert query.text == f"SELECT k FROM {A} {hop}"
 
 
-def test_without_the_clause_it_is_a_query_of_the_other_kind() -> None:
-    assert isinstance(parse_any(f"SELECT k FROM {A}", CATALOG), Query)
-    assert isinstance(parse_any("SELECT hop.k AS emit FROM stock hop", CATALOG), Query)
+def test_without_the_clause_a_query_answers_row_by_row() -> None:
+    for text in (f"SELECT k FROM {A}", "SELECT hop.k AS emit FROM stock hop"):
+        query = parse_query(text, CATALOG)
+        assert (query.when, query.emit, query.hop_us, query.signed) == ("row", "results", None, False)
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ project "#3".most = "#2".agg0
 
 def test_aggregates_of_the_user() -> None:
     p90 = UserAggregate("p90", lambda values: None, pa.float64())
-    query = parse_any(f"SELECT P90(x) AS high FROM {A} HOP BY 5 SECONDS", CATALOG, {"p90": p90})
-    assert isinstance(query, HopQuery)
+    query = parse_query(f"SELECT P90(x) AS high FROM {A} HOP BY 5 SECONDS", CATALOG, {"p90": p90})
+    assert query.hop_us is not None
     assert query.schema == pa.schema([("high", pa.float64())])
 
 
@@ -294,9 +294,9 @@ except "#3".a, "#3".s
   union "#3".a, "#3".s
     project "#1".a = orders.k, "#1".s = orders.s
       scan orders [RANGE 10 SECONDS]: k, s
-    project "#2".k = prices.k, "#2".Unit = prices.Unit
+    project "#2".a = prices.k, "#2".s = prices.Unit
       scan prices [ROWS 5]: k, Unit
-  project "#4".k = CAST(stock.k AS BIGINT), "#4".y = 'x'
+  project "#4".a = CAST(stock.k AS BIGINT), "#4".s = 'x'
     scan stock [ROWS 3 PARTITION BY k]: k"""
     )
     top, difference, union, left = lines(parse(f"SELECT z.a FROM ({text}) z").root)[:4]
@@ -350,7 +350,7 @@ def test_the_examples_of_the_documentation() -> None:
     catalog = [StreamSchema(stream, pa.schema(columns), "ts") for stream in ("orders", "prices", "stock")]
     examples = re.findall(r"^```sql hopping\n(.*?)^```", page, re.M | re.S)
     assert len(examples) == 2
-    assert all(isinstance(parse_any(example, catalog), HopQuery) for example in examples)
+    assert all(parse_query(example, catalog).when == "hop" for example in examples)
 
 
 WORDS = (
@@ -371,8 +371,8 @@ def test_any_text_is_a_query_or_an_error(data: st.DataObject) -> None:
         place = data.draw(st.integers(0, len(words) - 1))
         words[place : place + data.draw(st.integers(0, 1))] = [data.draw(st.sampled_from(WORDS.split()))]
     try:
-        query = parse_any(" ".join(words), CATALOG)
+        query = parse_query(" ".join(words), CATALOG)
     except SqlError:
         return
-    if isinstance(query, HopQuery):
-        assert parse_any(query.text, CATALOG) == query
+    if query.hop_us is not None:
+        assert parse_query(query.text, CATALOG) == query

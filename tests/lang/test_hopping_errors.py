@@ -3,7 +3,7 @@
 import pytest
 from lang.streams import CATALOG
 
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 
 A, B = "SELECT k FROM stock [ROWS 1] a", "SELECT k FROM stock [ROWS 1] b"
@@ -39,7 +39,7 @@ HOP = "HOP BY 30 SECONDS"
 )  # fmt: skip
 def test_the_clause(text: str, message: str) -> None:
     with pytest.raises(SqlError) as error:
-        parse_any(text, CATALOG)
+        parse_query(text, CATALOG)
     assert str(error.value) == message
 
 
@@ -145,5 +145,5 @@ def test_the_clause(text: str, message: str) -> None:
 )  # fmt: skip
 def test_the_query(text: str, message: str) -> None:
     with pytest.raises(SqlError) as error:
-        parse_any(f"{text} {HOP}", CATALOG)
+        parse_query(f"{text} {HOP}", CATALOG)
     assert str(error.value) == message

@@ -71,13 +71,13 @@ def test_parentheses_around_joins() -> None:
         "SELECT c.qty FROM orders [ROWS 1] a JOIN (prices [ROWS 2] b JOIN stock [ROWS 3] c ON b.k = c.k) ON a.k = b.k"
     )
     assert query.aliases == ("a", "b", "c")
-    assert [str(c) for c in query.conjuncts] == ["(b.k = CAST(c.k AS BIGINT))", "(a.k = b.k)"]
+    assert [str(c) for c in query.parts.first.conjuncts] == ["(b.k = CAST(c.k AS BIGINT))", "(a.k = b.k)"]
 
 
 def test_self_join() -> None:
     query = parse("SELECT a.k, b.k FROM stock [ROWS 1] a, stock [ROWS 2] b WHERE a.k = b.k")
     assert [(s.alias, s.stream.name, s.position) for s in query.sources] == [("a", "stock", 2), ("b", "stock", 2)]
-    assert [o.name for o in query.outputs] == ["k", "k_1"]
+    assert [o.name for o in query.parts.first.outputs] == ["k", "k_1"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_self_join() -> None:
 )  # fmt: skip
 def test_conjuncts(condition: str, conjuncts: list[str]) -> None:
     query = parse(f"SELECT k FROM orders WHERE {condition}")
-    assert [str(c) for c in query.conjuncts] == conjuncts
+    assert [str(c) for c in query.parts.first.conjuncts] == conjuncts
     assert parse(str(query)) == query
 
 
@@ -132,7 +132,7 @@ def test_conjuncts(condition: str, conjuncts: list[str]) -> None:
 )  # fmt: skip
 def test_output_names(select: str, names: list[str]) -> None:
     query = parse(f"SELECT {select} FROM orders")
-    assert [o.name for o in query.outputs] == names
+    assert [o.name for o in query.parts.first.outputs] == names
     assert parse(str(query)) == query
 
 
@@ -146,10 +146,10 @@ def test_stars() -> None:
 
 def test_names_match_exactly_first_then_without_case() -> None:
     query = parse("SELECT unit, p.UNIT FROM PRICES p")
-    assert [str(o.expr) for o in query.outputs] == ["p.Unit", "p.Unit"]
+    assert [str(o.expr) for o in query.parts.first.outputs] == ["p.Unit", "p.Unit"]
     assert query.sources[0].stream is PRICES
     query = parse("SELECT A.k FROM stock [ROWS 1] a, stock [ROWS 1] A")
-    assert str(query.outputs[0].expr) == "A.k"
+    assert str(query.parts.first.outputs[0].expr) == "A.k"
 
 
 def test_reserved_words_and_odd_names_survive_their_text() -> None:

@@ -97,7 +97,7 @@ def theirs() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("text", texts())
 def test_text_means_the_same(text: str, theirs: duckdb.DuckDBPyConnection) -> None:
     query = parse_query(f"SELECT {text} AS v FROM r", [STREAM])
-    expr = query.outputs[0].expr
+    expr = query.parts.first.outputs[0].expr
     ours = evaluate(expr, ROWS.num_rows, lambda c: ROWS.column(c.name).combine_chunks())
     assert ours.type == expr.type
     expected = [row[0] for row in theirs.execute(f"SELECT {text} AS v FROM r").fetchall()]

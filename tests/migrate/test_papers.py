@@ -14,7 +14,7 @@ from midstream.migrate.just_in_time import JustInTime
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.operators.build import build_sources, build_tree
-from midstream.plan.plan import Plan
+from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between
@@ -50,7 +50,7 @@ def tasks_of(old: str, new: str, names: str, share: bool = True) -> list[tuple[s
     case = case_of(names)
     plan = plan_of(case, old)
     sources = build_sources(plan, False)
-    other = Plan(plan.query, parse_tree(new, plan.query.aliases))
+    other = ordered_plan(plan.query, parse_tree(new, plan.query.aliases))
     found = decompose(build_tree(plan, sources), build_tree(other, sources), share)
     return [("".join(sorted(t.parts)), ["".join(sorted(s)) for s in t.sources], len(t.old), len(t.new)) for t in found]
 

@@ -17,9 +17,8 @@ from midstream.operators.hopping.group import GroupBy, GroupSpec, GroupTuples
 from midstream.operators.hopping.kept_groups import KeptGroups
 from midstream.operators.hopping.rows import Layout, ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples
-from midstream.plan.aggregates import aggregate
+from midstream.plan.aggregates import Aggregate, aggregate
 from midstream.plan.expr import Column
-from midstream.plan.stage import Aggregate
 from seeds import seeds
 
 COLUMNS = (

@@ -19,9 +19,10 @@ from midstream.operators.aggregate import partitioned_instances
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.snapshot import put_together, take_apart
+from midstream.plan.aggregates import Aggregate, UserAggregate
 from midstream.plan.expr import Column, Literal
 from midstream.plan.functions import resolve
-from midstream.plan.stage import GROUPS, Aggregate, Stage, StageOutput, UserAggregate
+from midstream.plan.parts import GROUPS, Output, Stage
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
 
 D = decimal.Decimal
@@ -32,8 +33,8 @@ SUM = Aggregate("sum", X, pa.int64())
 
 
 def stage_of(window: Instances, *aggregates: Aggregate, keys: Sequence[Column] = (), alias: str = "r") -> Stage:
-    outputs = [StageOutput(key.name, Column(GROUPS, f"key{i}", key.type)) for i, key in enumerate(keys)]
-    outputs += [StageOutput(f"a{i}", Column(GROUPS, f"agg{i}", a.type)) for i, a in enumerate(aggregates)]
+    outputs = [Output(key.name, Column(GROUPS, f"key{i}", key.type)) for i, key in enumerate(keys)]
+    outputs += [Output(f"a{i}", Column(GROUPS, f"agg{i}", a.type)) for i, a in enumerate(aggregates)]
     return Stage(alias, window, (), tuple(keys), aggregates, (), tuple(outputs))
 
 

@@ -40,7 +40,8 @@ from midstream.plan.algebra import (
     inputs,
     operators,
 )
-from midstream.plan.hopping import DELTA, MODES, WINDOW, Emit
+from midstream.plan.modes import MODES, WINDOW
+from midstream.plan.query import DELTA, Emit
 
 
 class TooMany(Exception):

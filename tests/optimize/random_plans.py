@@ -23,6 +23,7 @@ from midstream.optimize.hopping.cost import (
     Constants,
 )
 from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -39,8 +40,7 @@ from midstream.plan.algebra import (
     scans,
 )
 from midstream.plan.expr import Call, Column, Expr, Literal, columns
-from midstream.plan.query import Source
-from midstream.plan.stage import Aggregate
+from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
 INT = pa.int64()

@@ -12,9 +12,9 @@ from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import operators, relation_text, scans
-from midstream.plan.hopping import COMPLETE, DELTA, HopQuery
+from midstream.plan.query import COMPLETE, DELTA, hop_query
 
-QUERY = HopQuery(soldiers(), 30 * SECOND, COMPLETE)
+QUERY = hop_query(soldiers(), 30 * SECOND, COMPLETE)
 
 
 def test_the_shapes() -> None:
@@ -31,7 +31,7 @@ def test_the_shapes() -> None:
 @pytest.mark.parametrize("emit", [COMPLETE, DELTA])
 @pytest.mark.parametrize("shape", ["optimal", "push-down", "as-written"])
 def test_the_same_modes_everywhere(shape: str, emit: str) -> None:
-    query = HopQuery(soldiers(), 30 * SECOND, emit)  # type: ignore[arg-type]
+    query = hop_query(soldiers(), 30 * SECOND, emit)  # type: ignore[arg-type]
     delta = choose(query, shape=shape, modes="delta")
     assert set(delta.modes[:-1]) == {"DIDO"}
     assert delta.modes[-1] == ("DIDO" if emit == DELTA else "DICO")
@@ -62,14 +62,14 @@ def test_refusals(wrong: dict[str, str], told: str) -> None:
 
 def test_long_hops_read_complete_relations_and_short_ones_deltas() -> None:
     known = HopStatistics(dict.fromkeys(("gps", "gps2", "healthy", "low"), 10000.0))
-    short = choose(HopQuery(soldiers(), SECOND // 10, DELTA), known)
+    short = choose(hop_query(soldiers(), SECOND // 10, DELTA), known)
     assert set(short.modes) == {"DIDO"}
-    long = choose(HopQuery(soldiers(), 10 * SECOND, COMPLETE), known)
+    long = choose(hop_query(soldiers(), 10 * SECOND, COMPLETE), known)
     assert set(long.modes) == {"CICO"}
 
 
 def test_a_query_that_is_one_scan() -> None:
-    plan = choose(HopQuery(scan("a", 1), SECOND))
+    plan = choose(hop_query(scan("a", 1), SECOND))
     assert plan.modes == ()
     assert costs(plan) == []
 
@@ -78,7 +78,7 @@ def test_columns_keep_their_names_and_rows_stay_the_same() -> None:
     for seed in range(30):
         plans = RandomPlans(random.Random(seed))
         root = plans.small_query(10)
-        query = HopQuery(root, 3 * SECOND, random.Random(seed).choice([COMPLETE, DELTA]))
+        query = hop_query(root, 3 * SECOND, random.Random(seed).choice([COMPLETE, DELTA]))
         statistics = plans.statistics(root)
         for shape in ("optimal", "push-down"):
             plan = choose(query, statistics, Constants(), shape)

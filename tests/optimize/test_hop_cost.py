@@ -9,10 +9,10 @@ from optimize.test_hop_rules import col, project, scan
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union
 from midstream.plan.expr import Call, Column, Literal
-from midstream.plan.hopping import MODES, TUPLE, WINDOW
-from midstream.plan.stage import Aggregate
+from midstream.plan.modes import MODES, TUPLE, WINDOW
 
 KNOWN = HopStatistics(rows_per_s={"a": 1000.0, "b": 1000.0}, distinct={(a, n): 10_000.0 for a in "ab" for n in "kx"})
 JOIN = Join(scan("a", 1), scan("b", 2), (equal(col("a"), col("b")),))

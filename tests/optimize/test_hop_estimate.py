@@ -12,10 +12,10 @@ from midstream.optimize.hopping.estimate import Sizes, signature
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
 from midstream.optimize.hopping.statistics import HopStatistics, Measured
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Scan, Union, operators
 from midstream.plan.expr import Column
-from midstream.plan.query import Source
-from midstream.plan.stage import Aggregate
+from midstream.plan.source import Source
 from midstream.plan.window import RowsWindow
 
 KNOWN = HopStatistics(

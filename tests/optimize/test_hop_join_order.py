@@ -14,7 +14,7 @@ from midstream.optimize.hopping.order_joins_with_modes import MOST_PARTS
 from midstream.optimize.hopping.push_down import push_down
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Join, Rel, operators
-from midstream.plan.hopping import COMPLETE, DELTA
+from midstream.plan.query import COMPLETE, DELTA
 
 
 def test_the_order_is_the_cheapest_of_all() -> None:

@@ -9,7 +9,9 @@ from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.algebra import operators
-from midstream.plan.hopping import COMPLETE, DELTA, TUPLE, WINDOW, HopPlan, HopQuery
+from midstream.plan.modes import TUPLE, WINDOW
+from midstream.plan.plan import Plan
+from midstream.plan.query import COMPLETE, DELTA, hop_query
 
 
 def test_assigned_modes_are_the_cheapest_of_all() -> None:
@@ -24,7 +26,7 @@ def test_assigned_modes_are_the_cheapest_of_all() -> None:
             found = assign_modes(root, emit, sizes, constants)
             seen |= set(found.modes)
             assert abs(found.cost - cheapest_modes(root, emit, sizes, constants)) <= 1e-9 * found.cost
-            HopPlan(HopQuery(root, SECOND, emit), root, found.modes)
+            Plan(hop_query(root, SECOND, emit), root, found.modes)
     assert len(seen) == 4, "all modes are chosen somewhere"
 
 

@@ -15,7 +15,7 @@ from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.push_down import push_down
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Except, Join, Rel, relation_text
-from midstream.plan.hopping import COMPLETE, DELTA
+from midstream.plan.query import COMPLETE, DELTA
 
 
 def compare(seeds: range, most: int, operators: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.push_down import push_down
 from midstream.plan.algebra import Except, operators
-from midstream.plan.hopping import COMPLETE, DELTA
+from midstream.plan.query import COMPLETE, DELTA
 
 
 def hits(count: int, deepest_antis: bool) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from midstream.optimize.hopping.push_difference import push_difference, push_dif
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Anti, Distinct, Except, Join, Project, Rel, Scan, Select
 from midstream.plan.expr import Call, Column, Expr, Literal
-from midstream.plan.query import Source
+from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow
 
 

@@ -17,7 +17,7 @@ from midstream.local.replay import prepare
 from midstream.local.scenario import read_scenario
 from midstream.model.stream import StreamSchema
 from midstream.plan.algebra import Rel, Scan, inputs
-from midstream.plan.hopping import HopQuery
+from midstream.plan.query import Query
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import (
     INT,
@@ -117,9 +117,9 @@ def some(rows: Counter[Row]) -> str:
     return f"{listed[:8]}{f' and {len(listed) - 8} more' if len(listed) > 8 else ''}"
 
 
-def parsed(case: HopCase) -> HopQuery:
-    query = sql.parse_any(case.sql, [StreamSchema(name, table.schema, "ts") for name, table in case.streams.items()])
-    assert isinstance(query, HopQuery), case.sql
+def parsed(case: HopCase) -> Query:
+    query = sql.parse_query(case.sql, [StreamSchema(name, table.schema, "ts") for name, table in case.streams.items()])
+    assert query.hop_us is not None, case.sql
     return query
 
 

@@ -20,9 +20,10 @@ from midstream.operators.aggregate import partitioned_instances
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.snapshot import put_together, take_apart
+from midstream.plan.aggregates import Aggregate, UserAggregate
 from midstream.plan.expr import Column, Expr, Literal
 from midstream.plan.functions import resolve
-from midstream.plan.stage import GROUPS, Aggregate, Stage, StageOutput, UserAggregate
+from midstream.plan.parts import GROUPS, Output, Stage
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
 from seeds import seeds
 
@@ -302,9 +303,9 @@ def draw(rnd: random.Random) -> Draft:
     aggregates = tuple(draw_aggregate(rnd) for _ in range(rnd.randint(1, 4)))
     counter = Column(GROUPS, f"agg{len(aggregates)}", pa.int64())
     aggregates = (*aggregates, Aggregate("count", None, pa.int64()))
-    outputs = [StageOutput(f"k{i}", Column(GROUPS, f"key{i}", TYPES[name])) for i, name in enumerate(names)]
-    outputs += [StageOutput(f"a{i}", Column(GROUPS, f"agg{i}", a.type)) for i, a in enumerate(aggregates)]
-    outputs.append(StageOutput("twice", resolve("*", [counter, Literal(2, pa.int64())])))
+    outputs = [Output(f"k{i}", Column(GROUPS, f"key{i}", TYPES[name])) for i, name in enumerate(names)]
+    outputs += [Output(f"a{i}", Column(GROUPS, f"agg{i}", a.type)) for i, a in enumerate(aggregates)]
+    outputs.append(Output("twice", resolve("*", [counter, Literal(2, pa.int64())])))
     having = rnd.random() < 0.25
     conditions = (resolve(">", [counter, Literal(1, pa.int64())]),) if having else ()
     keys: list[Callable[[dict[str, Any]], Any]] = [lambda values, name=name: values[name] for name in names]

@@ -7,9 +7,10 @@ from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
+from midstream.plan.algebra import Except
 from midstream.plan.diff import diff
 from midstream.plan.plan import Plan
-from midstream.plan.query import Output, Query, Subtracted
+from midstream.plan.query import Query, row_query
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("s", pa.string())])
 CATALOG = [StreamSchema(name, COLUMNS, "ts") for name in "abcd"]
@@ -101,12 +102,14 @@ def test_another_meaning_is_told(other: str, sentence: str) -> None:
 
 
 def test_a_difference_that_is_wrong_cannot_be_built() -> None:
-    query = parse_query(CHAIN, CATALOG)
-    text = query.subtracted[0].values[0]
-    strings = parse_query("SELECT s FROM b [ROWS 1]", CATALOG).outputs[0].expr
-    with pytest.raises(PlanError, match="every stream of a difference but the first one is subtracted"):
-        Query(query.sources, (), query.outputs, query.subtracted[:2])
-    with pytest.raises(PlanError, match="'b' and 'a' select columns of different types"):
-        Query(query.sources[:2], (), query.outputs, (Subtracted((strings,)),))
-    with pytest.raises(PlanError, match="one side of a difference reads one stream, 'a', but here is b"):
-        Query(query.sources[:2], (), (Output("k", text),), query.subtracted[:1])
+    root = parse_query(CHAIN, CATALOG).root
+    strings = parse_query("SELECT s FROM b [ROWS 1]", CATALOG).root
+    alone = parse_query("SELECT k FROM b", CATALOG).root
+    with pytest.raises(PlanError, match="the sides of EXCEPT have columns of different types"):
+        Except(root, strings)
+    with pytest.raises(PlanError, match="stream 'b' needs a window; write for example b "):
+        row_query(Except(parse_query("SELECT k FROM a [ROWS 1]", CATALOG).root, alone))
+    with pytest.raises(PlanError, match="alias 'd' stands for two streams"):
+        row_query(Except(root, root.right))
+    with pytest.raises(PlanError, match="does not answer by row with results"):
+        Query(root)

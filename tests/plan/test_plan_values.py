@@ -103,4 +103,4 @@ def test_equalities_over_integers_of_any_width_are_one_class() -> None:
 def test_a_plan_that_does_not_fit_its_query_cannot_be_built() -> None:
     query = parse_query(CHAIN, CATALOG)
     with pytest.raises(PlanError, match="leaves out 'd'"):
-        Plan(query, make_plan(parse_query(CHAIN.split(", d [")[0] + " WHERE a.k = b.k", CATALOG)).tree)
+        Plan(query, make_plan(parse_query(CHAIN.split(", d [")[0] + " WHERE a.k = b.k", CATALOG)).root)

@@ -8,10 +8,13 @@ from plan.test_plan_values import CATALOG, plan
 
 from midstream.lang.sql import parse_query
 from midstream.model.errors import PlanError
+from midstream.plan.aggregates import Aggregate
+from midstream.plan.algebra import Distinct, Group, Project, Select, Windowed
 from midstream.plan.diff import diff
-from midstream.plan.expr import Call, Column
-from midstream.plan.query import Query, Subtracted
-from midstream.plan.stage import Aggregate, StageOutput
+from midstream.plan.expr import Column
+from midstream.plan.query import hop_query, row_query
+from midstream.plan.sql_text import block_sql
+from midstream.plan.window import RowsInstances
 
 JOIN = "FROM a [RANGE 1 s], b [RANGE 1 s], c [RANGE 1 s] WHERE a.k = b.k AND b.j = c.j"
 TIES = "[RANGE 3 SECONDS SLIDE 2 SECONDS] leave at the same time, and a window over them sees them in order"
@@ -112,53 +115,64 @@ def test_another_meaning_is_told(other: str, sentence: str) -> None:
     assert diff(plan(BY_KEY), plan(BY_KEY)).same
 
 
-def query() -> Query:
-    return parse_query("SELECT k, SUM(v) AS total FROM a [ROWS 3 SLIDE 2] GROUP BY k", CATALOG)
-
-
+SUM = "SELECT k, SUM(v) AS total FROM a [ROWS 3 SLIDE 2] GROUP BY k"
 K, V = Column("a", "k", pa.int64()), Column("a", "v", pa.int64())
-KEY = Column("#", "key0", pa.int64())
+KEY = Column("#1", "key0", pa.int64())
+
+
+def levels() -> tuple[Project, Group, Windowed]:
+    top = parse_query(SUM, CATALOG).root
+    assert isinstance(top, Project)
+    assert isinstance(top.child, Group)
+    assert isinstance(top.child.child, Windowed)
+    return top, top.child, top.child.child
+
+
+def test_what_does_not_fit_on_the_level_below_cannot_be_built() -> None:
+    top, group, windowed = levels()
+    with pytest.raises(PlanError, match=r"a condition is true or false, but a\.v is int64"):
+        Select(windowed, (V,))
+    with pytest.raises(PlanError, match=r"there is no column a\.s here"):
+        replace(group, keys=(Column("a", "s", pa.string()),))
+    with pytest.raises(PlanError, match=r"there is no column a\.v here"):
+        replace(group, aggregates=(Aggregate("sum", Column("a", "v", pa.int32()), pa.int64()),))
+    with pytest.raises(PlanError, match=r"there is no column a\.v here"):
+        replace(top, outputs=((Column("#2", "x", pa.int64()), V),))
+    with pytest.raises(PlanError, match=r"there is no column a\.s here"):
+        replace(windowed, window=RowsInstances(3, 2, (Column("a", "s", pa.string()),)))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("names", "message"),
     [
-        ({"conjuncts": (V,)}, "WHERE needs a condition, but a.v is int64"),
-        ({"having": (KEY,)}, 'HAVING needs a condition, but "#".key0 is int64'),
-        ({"keys": (Column("a", "s", pa.string()),)}, "there is no column a.s"),
-        ({"keys": (Column("b", "k", pa.int64()),)}, "there is no column b.k"),
-        ({"aggregates": (Aggregate("sum", Column("a", "v", pa.int32()), pa.int64()),)},
-         "column a.v is int64, not int32"),
-        ({"aggregates": ()}, 'column "#".agg0 is neither a key of the groups nor an aggregate'),
-        ({"outputs": (StageOutput("x", V),)}, "column a.v is neither a key of the groups nor an aggregate"),
-        ({"outputs": ()}, "a query selects at least one column"),
-        ({"outputs": (StageOutput("_time", KEY),)}, "output column '_time' is reserved; give it another alias"),
-        ({"outputs": (StageOutput("x", KEY), StageOutput("x", KEY))},
-         "output column 'x' appears twice; give one of them an alias"),
-        ({"alias": "#"}, "alias '#' is reserved; give what the window is over another alias"),
-        ({"keys": (), "aggregates": (), "outputs": (StageOutput("x", Call("pi", (), pa.float64())),)},
-         "a window that slides needs an aggregate or GROUP BY: [ROWS 3 SLIDE 2]"),
+        ((), "a query selects at least one column"),
+        (("_time",), "output column '_time' is reserved; give it another alias"),
+        (("x", "x"), "output column 'x' appears twice; give one of them an alias"),
     ],
-)  # fmt: skip
-def test_a_stage_that_does_not_fit_cannot_be_built(change: dict[str, object], message: str) -> None:
-    good = query()
+)
+def test_names_that_an_output_cannot_have(names: tuple[str, ...], message: str) -> None:
+    root = replace(levels()[0], outputs=tuple((Column("#2", name, pa.int64()), KEY) for name in names))
     with pytest.raises(PlanError) as error:
-        replace(good, stages=(replace(good.stages[0], **change),))  # type: ignore[arg-type]
+        row_query(root)
     assert str(error.value) == message
 
 
-def test_the_next_stage_reads_what_the_one_below_gives() -> None:
-    good = query()
-    with pytest.raises(PlanError, match=r"there is no column a\.v"):
-        replace(good, stages=(good.stages[0], good.stages[0]))
+def test_trees_that_no_operators_answer_are_refused_by_name() -> None:
+    top, group, _ = levels()
+    both = parse_query("SELECT k, v FROM a [ROWS 1] EXCEPT SELECT k, v FROM b [ROWS 1]", CATALOG).root
+    columns = both.columns
+    over = Group(Windowed(both, RowsInstances(3, 2)), "#9", (columns[0],), ())
+    with pytest.raises(PlanError, match="a window over UNION, INTERSECT or EXCEPT is not supported yet"):
+        row_query(Project(over, ((Column("#10", "k", pa.int64()), over.columns[0]),)))
+    with pytest.raises(PlanError, match="DISTINCT is not supported yet"):
+        row_query(Distinct(top))
+    with pytest.raises(PlanError, match="GROUP is not supported yet"):
+        row_query(group)
+    with pytest.raises(PlanError, match="a window that slides does not go with HOP BY"):
+        hop_query(top, 5)
 
 
-def test_no_window_over_a_difference() -> None:
-    both = parse_query("SELECT k, v FROM a [ROWS 1] EXCEPT SELECT k, v FROM b [ROWS 1]", CATALOG)
-    assert isinstance(both.subtracted[0], Subtracted)
-    with pytest.raises(PlanError, match="a window over a difference is not supported yet"):
-        replace(both, stages=query().stages)
-
-
-def test_the_base_is_the_query_below_all_stages() -> None:
-    assert str(query().base) == "SELECT a.k, a.v\nFROM a"
+def test_the_parts_of_a_tree() -> None:
+    parts = parse_query(SUM, CATALOG).parts
+    assert block_sql(parts.first) == "SELECT a.k, a.v\nFROM a"
+    assert [str(s) for s in parts.stages] == ["a [ROWS 3 SLIDE 2] group by a.k aggregate SUM(a.v)"]

@@ -22,7 +22,6 @@ from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any, prepare
 from midstream.local.scenario import read_scenario
 from midstream.model.errors import MidstreamError
-from midstream.plan.hopping import HopPlan
 
 app = typer.Typer(
     name="midstream",
@@ -114,7 +113,7 @@ def explain_command(
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = plan_any(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
-    if isinstance(chosen, HopPlan):
+    if chosen.query.hop_us is not None:
         if change is not None:
             raise MidstreamError("--change: a hopping query cannot be changed while it runs; see --migrate")
         if strategy is not None and migrate is None:

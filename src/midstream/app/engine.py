@@ -30,9 +30,7 @@ from midstream.local.sources import RecordedStream, open_recorded, recorded_tabl
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
-from midstream.plan.aggregates import check_aggregate_name
-from midstream.plan.hopping import HopPlan
-from midstream.plan.stage import UserAggregate
+from midstream.plan.aggregates import UserAggregate, check_aggregate_name
 
 Planner = Callable[["str | QueryBuilder", str | None, str], AnyPlan]
 """Plans a query given as text or by the builder, with a join order and method."""
@@ -295,8 +293,8 @@ class Run:
         asked = {"method": method, "order": order, **options}
         request = ChangeRequest.of(text, asked, identity=number)
         plan = self.query.planner(query, request.plan, request.join)
-        if isinstance(self.plan, HopPlan) or isinstance(plan, HopPlan):
-            raise PlanError(NOT_CHANGED if isinstance(self.plan, HopPlan) else NOT_TO_HOPPING)
+        if self.plan.query.hop_us is not None or plan.query.hop_us is not None:
+            raise PlanError(NOT_CHANGED if self.plan.query.hop_us is not None else NOT_TO_HOPPING)
         self._guarded_change(lambda: self._running.change(request, plan))
         return self.changes()[-1]
 
@@ -341,7 +339,7 @@ class Run:
 
     def explain(self, migrate: str | None = None) -> str:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
-        if migrate is None or isinstance(self.plan, HopPlan):
+        if migrate is None or self.plan.query.hop_us is not None:
             asked = MigrationRequest.of(migrate) if migrate is not None else None
             runtime = self._running.runtime
             statistics = runtime.statistics() if isinstance(runtime, HopRuntime) else None

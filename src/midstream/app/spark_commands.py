@@ -20,7 +20,7 @@ from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.local.hop_plans import check_hop_request
 from midstream.local.migrations import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
-from midstream.plan.hop_spec import parse_hop_spec
+from midstream.plan.spec import parse_spec
 from midstream.plan.tree import parse_tree
 from midstream.spark.available import require_spark
 from midstream.spark.checkpoint import Checkpoint
@@ -168,7 +168,7 @@ def migrate_command(
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
     request = MigrationRequest.of(plan, strategy, options)
     if status.get("hopping"):
-        parse_hop_spec(plan)
+        parse_spec(plan)
         check_hop_request(request)
     else:
         parse_tree(plan, tuple(status["aliases"]))

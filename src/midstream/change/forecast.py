@@ -111,7 +111,7 @@ def _drain_s(plan: Plan, stats: Statistics) -> Seconds:
             return None
         parts.append(counted.left / rate)
     # Windows of a join let go of their rows side by side, a window over another one after the other.
-    return sum(parts) if plan.query.stages else max(parts)
+    return sum(parts) if plan.query.parts.stages else max(parts)
 
 
 def _answers_s(plan: Plan, stats: Statistics) -> tuple[Seconds, Seconds]:
@@ -121,7 +121,7 @@ def _answers_s(plan: Plan, stats: Statistics) -> tuple[Seconds, Seconds]:
     if silence(query) or not rate:
         return None, None
     first_s = every_s = 1 / rate
-    for stage in query.stages:
+    for stage in query.parts.stages:
         if isinstance(stage.window, RangeInstances):
             every_s = stage.window.slide_us / 1e6
             first_s += every_s

@@ -62,7 +62,7 @@ DIFFERENCE = "a difference takes results back, so that only immediate goes from 
 def _rows_to_answer(query: Query) -> int:
     """Return how many rows of its one stream a query takes at least until it first answers."""
     rows, step = 1, 1
-    for stage in query.stages:
+    for stage in query.parts.stages:
         if isinstance(stage.window, RowsInstances):
             rows += (stage.window.count - 1) * step
             step = 0 if stage.keys or stage.window.partition_by else stage.window.slide * step
@@ -77,16 +77,16 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
     And whether it comes behind it, rather than perhaps with it. None where it can come before.
     """
     a, b = old.query, new.query
-    if a.subtracted or b.subtracted or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
+    if a.signed or b.signed or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
         return None
     span = spans(old)
     if len(a.sources) == len(b.sources) == 1 and span.us == 0 and not span.unknown:
-        same = not a.conjuncts or (unit(a) == unit(b) and a.sources[0].alias == b.sources[0].alias)
+        same = not a.parts.first.conjuncts or (unit(a) == unit(b) and a.sources[0].alias == b.sources[0].alias)
         if same and all(c.of == unit(a) for c in span.counted) and _rows_to_answer(b) >= span.rows > 0:
             takes = f"the new query first answers with row {_rows_to_answer(b):,} behind the position at the earliest"
             return f"{takes}, the old one with row {span.rows - 1:,} at the latest", True
-    if len(a.sources) == 1 and len(a.stages) == 1 and b.stages:
-        first, then = a.stages[0].window, b.stages[0].window
+    if len(a.sources) == 1 and len(a.parts.stages) == 1 and b.parts.stages:
+        first, then = a.parts.stages[0].window, b.parts.stages[0].window
         if not (isinstance(first, RangeInstances) and isinstance(then, RangeInstances)):
             return None
         if first.width_us <= first.slide_us and then.slide_us % first.slide_us == 0:
@@ -97,11 +97,11 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
 
 def silence(query: Query) -> str | None:
     """Return why a query may never answer though rows keep coming, or None."""
-    if query.subtracted or len(query.sources) > 1:
+    if query.signed or len(query.sources) > 1:
         return "its rows may never match"
-    if query.conjuncts:
+    if query.parts.first.conjuncts:
         return "no row may pass its WHERE"
-    for stage in query.stages:
+    for stage in query.parts.stages:
         window = stage.window
         if isinstance(window, PredicateWindow):
             return f"{window} may never start and end"
@@ -118,18 +118,18 @@ def silence(query: Query) -> str | None:
 
 def _size(query: Query) -> int | None:
     """Return how many rows every result of a query depends on, or None when that differs."""
-    if query.subtracted or len({s.stream.name for s in query.sources}) < len(query.sources):
+    if query.signed or len({s.stream.name for s in query.sources}) < len(query.sources):
         return None
-    if not query.stages:
+    if not query.parts.stages:
         return len(query.sources)
     if len(query.sources) > 1:
         return None
     rows, step = 1, 1
-    for k, stage in enumerate(query.stages):
+    for k, stage in enumerate(query.parts.stages):
         window = stage.window
         if not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
             return None
-        inside = k + 1 < len(query.stages)
+        inside = k + 1 < len(query.parts.stages)
         if inside and (window.partition_by or stage.having or window.slide > window.count):
             return None
         rows, step = rows + (window.count - 1) * step, window.slide * step
@@ -149,10 +149,10 @@ def _different(old: Query, new: Query) -> str | None:
 
 def _prompt(query: Query) -> bool:
     """Tell whether every result leaves with the latest row it depends on."""
-    return not query.subtracted and all(
+    return not query.signed and all(
         not isinstance(s.window, RangeInstances)
         and (not (s.keys or s.conjuncts) or (isinstance(s.window, RowsInstances) and s.window.count == 1))
-        for s in query.stages
+        for s in query.parts.stages
     )
 
 
@@ -216,7 +216,7 @@ class _Pair:
         self.at_once = (
             "no result of the old query holds rows from both sides of a position" if self.span.at_once else ""
         )
-        self.difference = bool(self.old.subtracted or self.new.subtracted)
+        self.difference = bool(self.old.signed or self.new.signed)
 
     def guarantees(self, label: str) -> Guarantees:
         cells = {name: self._cell(label, name) for name in SAFETY + LIVENESS}
@@ -266,7 +266,7 @@ class _Pair:
 
     def _notes(self, label: str) -> list[str]:
         notes = []
-        stages = self.old.stages
+        stages = self.old.parts.stages
         if label in (IMMEDIATE, DELAYED_DRAIN) and len(stages) == 1 and len(self.old.sources) == 1 and not self.at_once:
             window = stages[0].window
             if isinstance(window, RangeInstances) and window.width_us <= window.slide_us:

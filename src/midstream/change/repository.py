@@ -9,6 +9,7 @@ from midstream.change.lifecycle import DSTOP
 from midstream.change.request import IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
 from midstream.model.errors import PlanError
+from midstream.plan.capabilities import refuse
 from midstream.plan.plan import Plan
 
 
@@ -49,11 +50,8 @@ class Repository:
 def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     """Refuse a change that cannot be honoured."""
     for plan, which in ((old, "the running query"), (new, "the new query")):
-        if plan.query.subtracted and request.method != IMMEDIATE:
-            raise PlanError(
-                f"{which} is a difference, which takes results back: what it has begun cannot be finished apart; "
-                f"use method {IMMEDIATE}, not {request.method}"
-            )
+        if plan.query.signed and request.method != IMMEDIATE:
+            raise refuse("change of a difference", which=which, allowed=IMMEDIATE, method=request.method)
     told = schema_change(columns_of(old), columns_of(new))
     if told and not request.allow_schema_change:
         raise PlanError(f"the output changes: {'; '.join(told)}; say allow_schema_change if that is wanted")
@@ -61,13 +59,13 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
 
 def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:
     """Refuse a control element that cannot be honoured."""
-    if request.element == DSTOP and any(plan.query.subtracted for plan in running):
-        raise PlanError("a difference takes results back: what it has begun cannot be finished apart; use istop")
+    if request.element == DSTOP and any(plan.query.signed for plan in running):
+        raise refuse("drain of a difference")
 
 
 def columns_of(plan: Plan) -> pa.Schema:
     """Return the columns of a query's output that depend on the query."""
-    sign = [pa.field("_sign", pa.int64())] if plan.query.subtracted else []
+    sign = [pa.field("_sign", pa.int64())] if plan.query.signed else []
     return pa.schema([*plan.query.schema, *sign])
 
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from midstream.model.time import format_duration
+from midstream.plan.parts import Stage
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
-from midstream.plan.stage import Stage
 from midstream.plan.window import PredicateWindow, RangeInstances, RangeWindow, RowsWindow
 
 
@@ -80,17 +80,17 @@ def spans(plan: Plan) -> Span:
     predicate window end when a row comes that may never come.
     """
     span, step = _below(plan.query)
-    for stage in plan.query.stages:
+    for stage in plan.query.parts.stages:
         span, step = _over(span, step, stage)
     return span
 
 
 def _below(query: Query) -> tuple[Span, _Step]:
     """Return span and step of what is below all stages."""
-    if query.subtracted:
+    if query.signed:
         return Span(unknown="what a difference gives can be taken back at any time"), _Step()
     if len(query.sources) == 1:
-        alias = None if query.conjuncts else query.sources[0].alias
+        alias = None if query.parts.first.conjuncts else query.sources[0].alias
         return Span(), _Step(of=unit(query), alias=alias)
     windows = [(s, s.window) for s in query.sources]
     keyed = next((w for _, w in windows if isinstance(w, RowsWindow) and w.partition_by), None)
@@ -105,7 +105,7 @@ def _below(query: Query) -> tuple[Span, _Step]:
 
 def unit(query: Query) -> str:
     """Name what a window of rows right above a query of one stream counts."""
-    where = f" where {' AND '.join(map(str, query.conjuncts))}" if query.conjuncts else ""
+    where = f" where {' AND '.join(map(str, query.parts.first.conjuncts))}" if query.parts.first.conjuncts else ""
     return f"rows of {query.sources[0].stream.name}{where}"
 
 

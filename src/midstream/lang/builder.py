@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from midstream.lang.bind import bind
+from midstream.lang.bind.query import bind
 from midstream.lang.dialect import WINDOW
 from midstream.lang.expression import Expression, When, col, fn, identifier, lit, when
 from midstream.lang.window_clause import WindowClause
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.query import Query
-from midstream.plan.stage import UserAggregate
 
 __all__ = ["Expression", "QueryBuilder", "When", "col", "fn", "lit", "stream", "when"]
 

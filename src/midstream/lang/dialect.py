@@ -21,7 +21,7 @@ from midstream.lang.window_clause import WindowClause, is_window, read_window
 
 WINDOW = "midstream_window"
 """The key of `node.meta` under which a table, or a subquery in FROM, keeps its `WindowClause`."""
-HOP = "midstream_hop"
+HOP_CLAUSE = "midstream_hop"
 """The key of `node.meta` under which the root of a hopping query keeps its `HopClause`."""
 
 _FUNCTIONS_WITH_GRAMMAR = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
@@ -53,7 +53,7 @@ class MidstreamParser(DuckDBParser):
             raise error_at("a window belongs behind a stream or a subquery in FROM", sql, clause.offset)
         for tree in trees if hop else ():
             if tree:
-                tree.meta[HOP] = hop
+                tree.meta[HOP_CLAUSE] = hop
         return trees
 
 

@@ -8,7 +8,7 @@ from sqlglot import Token, TokenType
 from midstream.lang.cursor import Cursor
 from midstream.lang.place import error_at
 from midstream.model.time import format_duration
-from midstream.plan.hopping import COMPLETE, DELTA, MOST_HOP_US, Emit
+from midstream.plan.query import COMPLETE, DELTA, MOST_HOP_US, Emit
 
 _EMITS: dict[str, Emit] = {"COMPLETE": COMPLETE, "DELTA": DELTA}
 _LEVEL = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
@@ -20,7 +20,7 @@ class HopClause:
 
     hop_us: int
     emit: Emit
-    offset: int
+    offset: int | None = None
 
 
 def take_hop(tokens: Sequence[Token], sql: str) -> tuple[list[Token], HopClause | None]:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
-from midstream.lang.bind import bind, bind_any
+from midstream.lang.bind.query import bind
 from midstream.lang.dialect import Midstream
 from midstream.lang.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
-from midstream.plan.hopping import HopQuery
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.query import Query
-from midstream.plan.stage import UserAggregate
 
 
 def parse_query(
@@ -33,20 +32,7 @@ def parse_query(
         return bind(_parse(text), catalog, text, aggregates)
 
 
-def parse_any(
-    text: str, catalog: Sequence[StreamSchema], aggregates: Mapping[str, UserAggregate] | None = None
-) -> Query | HopQuery:
-    """Read one query over the declared streams, which is a hopping query if it ends with HOP BY.
-
-    >>> import pyarrow as pa
-    >>> from midstream.plan.algebra import relation_text
-    >>> orders = StreamSchema("orders", pa.schema([("ts", pa.int64()), ("k", pa.int64())]), "ts")
-    >>> query = parse_any("SELECT DISTINCT k FROM orders [RANGE 1 MINUTE] HOP BY 5 SECONDS", [orders])
-    >>> relation_text(query.root), query.hop_us, query.emit
-    ('(distinct (project orders))', 5000000, 'complete')
-    """
-    with _not_too_deep():
-        return bind_any(_parse(text), catalog, text, aggregates)
+parse_any = parse_query
 
 
 @contextmanager

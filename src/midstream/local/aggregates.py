@@ -11,8 +11,7 @@ from midstream.local.toml_file import AggregateSpec
 from midstream.model.errors import MidstreamError
 from midstream.model.own_function import OwnFunction
 from midstream.model.types import storage_type
-from midstream.plan.aggregates import check_aggregate_name
-from midstream.plan.stage import UserAggregate
+from midstream.plan.aggregates import UserAggregate, check_aggregate_name
 
 
 def user_aggregate(name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> UserAggregate:

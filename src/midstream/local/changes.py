@@ -14,7 +14,6 @@ from midstream.local.replay import Rehearsal, make_plan
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import look_at
 from midstream.model.errors import MidstreamError, PlanError
-from midstream.plan.hopping import HopQuery
 from midstream.plan.plan import Plan
 
 __all__ = [
@@ -43,7 +42,7 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
     catalog = [s.schema for s in rehearsal.streams]
     try:
         asked = parse_any(text, catalog, rehearsal.aggregates)
-        if isinstance(asked, HopQuery):
+        if asked.hop_us is not None:
             raise PlanError(NOT_TO_HOPPING)
         return make_plan(asked)
     except MidstreamError as error:

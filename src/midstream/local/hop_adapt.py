@@ -12,7 +12,6 @@ from midstream.model.time import format_duration, parse_duration
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 
 MODES, PLAN, HOP = "modes", "plan", "hop"
@@ -37,40 +36,40 @@ class Adaptation:
     least_us: int = 0
     most_us: int = 2**60
 
-    def better(self, plan: HopPlan, statistics: HopStatistics, constants: Constants) -> HopPlan | None:
+    def better(self, plan: Plan, statistics: HopStatistics, constants: Constants) -> Plan | None:
         """Return a plan that is worth going on with, or None."""
         if not self.kinds & {MODES, PLAN}:
             return None
         asked = plan.query if PLAN in self.kinds else replace(plan.query, root=plan.root)
         found = choose(asked, statistics, constants, "optimal" if PLAN in self.kinds else "as-written")
-        best = HopPlan(plan.query, found.root, found.modes, (plan.working[0],) * len(found.modes))
+        best = Plan(plan.query, found.root, found.modes, (plan.working[0],) * len(found.modes))
         before, after = (sum(c.total for _, _, c, _ in costs(p, statistics, constants)) for p in (plan, best))
         return best if best != plan and after <= self.gain * before else None
 
-    def other_hop(self, plan: HopPlan, work_s: float, event_s: float) -> HopPlan | None:
+    def other_hop(self, plan: Plan, work_s: float, event_s: float) -> Plan | None:
         """Return the plan with another hop, when the work of a hop asks for one; both times are between two hops."""
         if HOP not in self.kinds or event_s <= 0:
             return None
-        hop_us = plan.query.hop_us
+        hop_us = plan.query.every_us
         if work_s > BUSY * event_s:
             hop_us = min(2 * hop_us, max(self.most_us, hop_us))
         elif work_s < IDLE * event_s and hop_us % 2 == 0:
             hop_us = max(hop_us // 2, min(self.least_us, hop_us))
-        if hop_us == plan.query.hop_us:
+        if hop_us == plan.query.every_us:
             return None
         return replace(plan, query=replace(plan.query, hop_us=hop_us))
 
 
-def adaptation_of(text: str | None, plan: Plan | HopPlan) -> Adaptation | None:
+def adaptation_of(text: str | None, plan: Plan) -> Adaptation | None:
     """Return what a plan's query may adapt; refuse what it cannot."""
     found = parse_adaptation(text)
     if found is None:
         return None
-    if not isinstance(plan, HopPlan):
+    if plan.query.hop_us is None:
         raise PlanError("what adapts by itself is a hopping query (HOP BY)")
-    if HOP in found.kinds and not found.least_us <= plan.query.hop_us <= found.most_us:
+    if HOP in found.kinds and not found.least_us <= plan.query.every_us <= found.most_us:
         raise PlanError(
-            f"the query begins with HOP BY {format_duration(plan.query.hop_us)}, outside the bounds of its hop"
+            f"the query begins with HOP BY {format_duration(plan.query.every_us)}, outside the bounds of its hop"
         )
     return found
 

@@ -23,17 +23,19 @@ from midstream.plan.algebra import (
     Scan,
     Select,
     Union,
+    Windowed,
     inputs,
     name_of,
     operators,
 )
 from midstream.plan.expr import Expr
-from midstream.plan.hopping import DELTA, MODES, HopPlan
+from midstream.plan.modes import MODES
 from midstream.plan.plan import Plan
+from midstream.plan.query import DELTA
 
 
 def explain_any(
-    plan: Plan | HopPlan,
+    plan: Plan,
     streams: Sequence[RecordedStream] = (),
     migrate: MigrationRequest | None = None,
     statistics: HopStatistics | None = None,
@@ -42,7 +44,7 @@ def explain_any(
 
     Costs are from the statistics of a running query, or else from the first rows of recorded streams.
     """
-    if isinstance(plan, Plan):
+    if plan.query.hop_us is None:
         return plan.explain()
     if statistics is None:
         statistics = look_at_streams(plan.query, streams) or HopStatistics()
@@ -52,29 +54,29 @@ def explain_any(
     return explain_hopping(plan, statistics, constants)
 
 
-def explain_hopping(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> str:
+def explain_hopping(plan: Plan, statistics: HopStatistics, constants: Constants) -> str:
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
     query = plan.query
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
     lines.append("  _hop: the time the answer is of, a multiple of the hop")
     if query.emit == DELTA:
         lines.append("  _sign: +1 when a row comes into the answer, -1 when it goes")
-    lines.append(f"Hop by {format_duration(query.hop_us)}, emit {query.emit}")
+    lines.append(f"Hop by {format_duration(query.every_us)}, emit {query.emit}")
     lines.append(f"Plan {plan}")
     lines += [f"  {line}" for line in _draw(plan, statistics, constants)]
     total = sum(c.total for _, _, c, _ in costs(plan, statistics, constants))
     lines.append(f"  expected cost {total / 1e6:,.2f} ms per hop")
     lines.append("Windows")
     for source in query.sources:
-        ratio = f", the hop is {query.hop_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""
+        ratio = f", the hop is {query.every_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""
         lines.append(f"  {source.alias}: {source.stream.name} {source.window}{ratio}")
     return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"])
 
 
-def _draw(plan: HopPlan, statistics: HopStatistics, constants: Constants) -> list[str]:
+def _draw(plan: Plan, statistics: HopStatistics, constants: Constants) -> list[str]:
     """Draw the tree, an operator a line, with its mode and what it costs per hop in every mode."""
     tree = _tree(plan.root)
-    sizes = Sizes(statistics, plan.query.hop_us)
+    sizes = Sizes(statistics, plan.query.every_us)
     modes = dict(plan.of_paths())
     width = max(len(text) for text, _, _ in tree)
     head = f"{'':{width}}  mode  {'rows':>8}" + "".join(f"{mode:>9}" for mode in MODES)
@@ -115,7 +117,7 @@ def _said(rel: Rel) -> str:
         case Group(keys=keys, aggregates=aggregates):
             by = f" by {', '.join(map(str, keys))}" if keys else ""
             return f"group{by}: {', '.join(map(str, aggregates)) or 'nothing'}"
-        case Except() | Union() | Distinct():
+        case Except() | Union() | Distinct() | Windowed():
             return name_of(rel)
 
 
@@ -123,7 +125,7 @@ def _all(conjuncts: Sequence[Expr]) -> str:
     return " AND ".join(map(str, conjuncts))
 
 
-def explain_hop_migration(running: HopPlan, target: HopPlan, statistics: HopStatistics, constants: Constants) -> str:
+def explain_hop_migration(running: Plan, target: Plan, statistics: HopStatistics, constants: Constants) -> str:
     """Say what going on with another plan would find and cost, before anything happens."""
     held = {rel for rel, mode in _operators(running) if mode[0] == "D"}
     lines = [f"From {running}", f"To   {target}"]
@@ -138,15 +140,15 @@ def explain_hop_migration(running: HopPlan, target: HopPlan, statistics: HopStat
             state = "is given its state, computed from the windows"
         lines.append(f"  {name_of(rel)}:{mode} {state}")
     # Nanoseconds a microsecond are milliseconds a second.
-    before = sum(c.total for _, _, c, _ in costs(running, statistics, constants)) / running.query.hop_us
-    after = sum(c.total for _, _, c, _ in costs(target, statistics, constants)) / target.query.hop_us
+    before = sum(c.total for _, _, c, _ in costs(running, statistics, constants)) / running.query.every_us
+    after = sum(c.total for _, _, c, _ in costs(target, statistics, constants)) / target.query.every_us
     lines.append(f"Expected cost per second of event time: {before:,.3f} ms before, {after:,.3f} ms after.")
-    if running.query.hop_us != target.query.hop_us:
-        hops = [format_duration(p.query.hop_us) for p in (running, target)]
+    if running.query.every_us != target.query.every_us:
+        hops = [format_duration(p.query.every_us) for p in (running, target)]
         lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")
     lines.append("It takes effect at a hop, behind its answer; no answer is delayed, lost or given twice.")
     return "\n".join(lines)
 
 
-def _operators(plan: HopPlan) -> list[tuple[Rel, str]]:
+def _operators(plan: Plan) -> list[tuple[Rel, str]]:
     return list(zip(operators(plan.root), plan.modes, strict=True))

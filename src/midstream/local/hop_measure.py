@@ -21,7 +21,9 @@ from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Size, Sizes
 from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Rel, inputs
-from midstream.plan.hopping import CICO, CIDO, DICO, DIDO, MODES, HopPlan, HopQuery
+from midstream.plan.modes import CICO, CIDO, DICO, DIDO, MODES
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 STREAMS = tuple(StreamSchema(name, SCHEMA, "ts") for name in "abc")
@@ -94,11 +96,11 @@ class Seen:
         return cost(self.rel, self.mode, "window", sizes, constants)
 
 
-def query_of(case: Case, mode: str) -> HopQuery:
+def query_of(case: Case, mode: str) -> Query:
     """Return the query around the operator that is measured, emitting what the mode gives."""
     emit = "DELTA" if mode[2] == "D" else "COMPLETE"
     found = parse_any(f"{QUERIES[case.name]} HOP BY {case.hop_us} MICROSECONDS EMIT {emit}", STREAMS)
-    assert isinstance(found, HopQuery), "a hopping query"
+    assert found.hop_us is not None, "a hopping query"
     return found
 
 
@@ -113,10 +115,10 @@ def rows_of(case: Case, hops: int, seed: int) -> dict[str, pa.Table]:
     return made
 
 
-def measured_plan(case: Case, mode: str) -> tuple[HopPlan, tuple[int, ...]]:
+def measured_plan(case: Case, mode: str) -> tuple[Plan, tuple[int, ...]]:
     """Return a plan with the measured operator in a mode, and where it is: the topmost one that is measured."""
     query = query_of(case, mode)
-    asked = HopPlan(query, query.root, _uniform(query))
+    asked = Plan(query, query.root, _uniform(query))
     paths = [path for path, _ in asked.of_paths()]
     target = min((p for p in paths if operator_name(_at(query.root, p)) == case.name), key=len)
     modes = []
@@ -125,10 +127,10 @@ def measured_plan(case: Case, mode: str) -> tuple[HopPlan, tuple[int, ...]]:
             modes.append(mode)
         else:
             modes.append((BELOW if path[: len(target)] == target else ABOVE)[mode])
-    return HopPlan(query, query.root, tuple(modes)), target
+    return Plan(query, query.root, tuple(modes)), target
 
 
-def _uniform(query: HopQuery) -> tuple[str, ...]:
+def _uniform(query: Query) -> tuple[str, ...]:
     return same_modes(query.root, "delta", query.emit)
 
 
@@ -160,7 +162,7 @@ def _run(
     case: Case,
     tables: dict[str, pa.Table],
     running: dict[str, HopExecution],
-    plans: dict[str, tuple[HopPlan, tuple[int, ...]]],
+    plans: dict[str, tuple[Plan, tuple[int, ...]]],
     times: dict[str, npt.NDArray[np.float64]],
 ) -> dict[str, tuple[int, int]]:
     """Let executions answer hop by hop, note the least times; return what came and went until windows were full."""

@@ -10,8 +10,9 @@ from midstream.model.errors import PlanError
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hop_spec import SAME, HopSpec, parse_hop_spec
-from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
+from midstream.plan.spec import SAME, PlanSpec, parse_spec
 
 NOT_SAID: tuple[str, ...] = ()
 """Modes that a migration does not mention."""
@@ -22,13 +23,13 @@ AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
 
 
 def plan_hopping(
-    query: HopQuery,
+    query: Query,
     text: str | None = None,
     statistics: HopStatistics | None = None,
     constants: Constants | None = None,
-) -> HopPlan:
+) -> Plan:
     """Plan a hopping query as asked, or as cheap as possible."""
-    spec = parse_hop_spec(text)
+    spec = parse_spec(text)
     if spec.shape == SAME:
         raise PlanError("'same' is the plan that runs; nothing runs yet")
     if spec.hop_us is not None:
@@ -37,8 +38,8 @@ def plan_hopping(
 
 
 def planned(
-    query: HopQuery, spec: HopSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
-) -> HopPlan:
+    query: Query, spec: PlanSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
+) -> Plan:
     """Return the plan that a specification asks for, but for its hop."""
     plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
     return replace(plan, working=(spec.working,) * len(plan.modes))
@@ -52,7 +53,7 @@ class Adviser:
     _last: tuple[float, int] = (0.0, 0)
     """What it last saw: seconds of work, and hops answered."""
 
-    def __call__(self, runtime: HopRuntime) -> HopPlan | None:
+    def __call__(self, runtime: HopRuntime) -> Plan | None:
         """Return the plan to go on with, or None."""
         if runtime.hops_with_plan < self.adaptation.every or runtime.hops % self.adaptation.every:
             return None
@@ -78,22 +79,22 @@ def check_hop_request(request: MigrationRequest) -> None:
             raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
 
 
-def migrated_live(running: HopPlan, request: MigrationRequest, runtime: HopRuntime) -> HopPlan:
+def migrated_live(running: Plan, request: MigrationRequest, runtime: HopRuntime) -> Plan:
     """Return the plan a migration asks for, from the one that runs and what it holds."""
     return migrated(running, request, runtime.statistics())
 
 
-def migrated(running: HopPlan, request: MigrationRequest, statistics: HopStatistics | None = None) -> HopPlan:
+def migrated(running: Plan, request: MigrationRequest, statistics: HopStatistics | None = None) -> Plan:
     """Return the plan a migration asks for, from the one that runs."""
     check_hop_request(request)
-    kept = HopSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
-    spec = parse_hop_spec(request.plan, kept)
+    kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
+    spec = parse_spec(request.plan, kept)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
     if spec.shape == SAME and spec.modes in (NOT_SAID, running.modes):
-        return HopPlan(query, running.root, running.modes, (spec.working,) * len(running.modes))
+        return Plan(query, running.root, running.modes, (spec.working,) * len(running.modes))
     if spec.modes == NOT_SAID:
         spec = replace(spec, modes="auto")
     shape = "as-written" if spec.shape == SAME else spec.shape
     asked = replace(query, root=running.root) if spec.shape == SAME else query
     plan = planned(asked, replace(spec, shape=shape), statistics)
-    return HopPlan(query, plan.root, plan.modes, plan.working)
+    return Plan(query, plan.root, plan.modes, plan.working)

@@ -14,7 +14,7 @@ from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.estimate import Size, Sizes, signature
 from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Rel, operators
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 
 REMEMBERED = 64
 """How many relations are remembered."""
@@ -45,11 +45,9 @@ class SeenSizes:
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}
 
-    def see(
-        self, plan: HopPlan, given: Sequence[OperatorStatistics | None], statistics: HopStatistics
-    ) -> HopStatistics:
+    def see(self, plan: Plan, given: Sequence[OperatorStatistics | None], statistics: HopStatistics) -> HopStatistics:
         """Take what the operators of a plan have given, in its order; return statistics that know of it."""
-        sizes = Sizes(statistics, plan.query.hop_us)
+        sizes = Sizes(statistics, plan.query.every_us)
         together: dict[str, tuple[Rel, OperatorStatistics]] = {}
         for rel, mine in zip(operators(plan.root), given, strict=True):
             text = signature(rel, statistics)
@@ -61,7 +59,7 @@ class SeenSizes:
         for text, (rel, mine) in together.items():
             expected = sizes.of(rel)
             self._seen.pop(text, None)
-            self._seen[text] = Seen(rel, filled(mine, expected, plan.query.hop_us), expected)
+            self._seen[text] = Seen(rel, filled(mine, expected, plan.query.every_us), expected)
         while len(self._seen) > REMEMBERED:
             del self._seen[next(iter(self._seen))]
         return replace(statistics, measured={text: seen.now(sizes) for text, seen in self._seen.items()})

@@ -20,14 +20,15 @@ from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.plan import Plan
+from midstream.plan.query import Query
 from midstream.plan.window import RangeWindow, RowsWindow
 
 LOOKED_AT = 200_000
 """Rows of each stream that are looked at."""
 
 
-def look_at_streams(query: HopQuery, streams: Sequence[RecordedStream]) -> HopStatistics | None:
+def look_at_streams(query: Query, streams: Sequence[RecordedStream]) -> HopStatistics | None:
     """Return statistics of the recorded streams a query reads, from their first rows; None if one is not recorded."""
     found = HopStatistics()
     by_name = {s.schema.name: s for s in streams}
@@ -109,7 +110,7 @@ def _different(codes: npt.NDArray[np.int64]) -> int:
     return distinct_values(pa.array(np.ascontiguousarray(codes)))
 
 
-def statistics_of(plan: HopPlan, looks: Sequence[BucketStatistics], sizes: SeenSizes) -> HopStatistics:
+def statistics_of(plan: Plan, looks: Sequence[BucketStatistics], sizes: SeenSizes) -> HopStatistics:
     """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
     found = HopStatistics()
     for alias in looks[0].windows:

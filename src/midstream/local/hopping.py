@@ -25,11 +25,11 @@ from midstream.operators.contract.execution import StateSize
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.emission import merged
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 
-Planner = Callable[[HopPlan, MigrationRequest, "HopRuntime"], HopPlan]
+Planner = Callable[[Plan, MigrationRequest, "HopRuntime"], Plan]
 """Makes the plan a migration asks for, from the one that runs and what is known of the rows."""
-Adviser = Callable[["HopRuntime"], HopPlan | None]
+Adviser = Callable[["HopRuntime"], Plan | None]
 """Says, right behind a hop, whether to go on with another plan."""
 
 
@@ -41,7 +41,7 @@ class HopRuntime:
 
     def __init__(
         self,
-        plan: HopPlan,
+        plan: Plan,
         planner: Planner,
         buckets: int = 1,
         schedule: Sequence[MigrationRequest] = (),
@@ -78,7 +78,7 @@ class HopRuntime:
     @property
     def hop_us(self) -> int:
         """Return how far apart hops are."""
-        return self.plan.query.hop_us
+        return self.plan.query.every_us
 
     @property
     def predicate_evaluations(self) -> int:
@@ -198,7 +198,7 @@ class HopRuntime:
             return record
         return self._switch_plan(plan, request, hop_us)
 
-    def _switch_plan(self, plan: HopPlan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
+    def _switch_plan(self, plan: Plan, request: MigrationRequest, hop_us: int) -> MigrationRecord:
         record = MigrationRecord(
             request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(self.plan),
             position_us=hop_us, ended_us=hop_us,

@@ -20,10 +20,10 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import check_framework
-from midstream.plan.hopping import DELTA, HopPlan
 from midstream.plan.plan import Plan
+from midstream.plan.query import DELTA
 
-AnyPlan = Plan | HopPlan
+AnyPlan = Plan
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Told after each micro-batch how many rows have been taken in."""
@@ -31,11 +31,11 @@ Progress = Callable[[int], None]
 
 def output_schema(plan: AnyPlan, *later: Plan) -> pa.Schema:
     """Return the columns of a query's output file; with later versions, those of all of them."""
-    if isinstance(plan, HopPlan):
+    if plan.query.hop_us is not None:
         names = ("_time", "_version", "_hop", *(("_sign",) if plan.query.emit == DELTA else ()))
         return pa.schema([*plan.query.schema, *(pa.field(name, pa.int64()) for name in names)])
     plans = (plan, *later)
-    signed = any(p.query.subtracted for p in plans)
+    signed = any(p.query.signed for p in plans)
     added = ("_time", "_version", "_sign") if signed else ("_time", "_version")
     columns = united([p.query.schema for p in plans])
     return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in added)])
@@ -59,7 +59,7 @@ class Loop:
     """What a hopping query may adapt by itself."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.plan, Plan):
+        if self.plan.query.hop_us is None:
             check_framework(self.plan, self.framework)
         elif self.framework != "tree":
             raise PlanError(f"a hopping query runs as a tree, not as {self.framework}")
@@ -83,7 +83,7 @@ class Loop:
 
     def repository(self) -> Repository:
         """Return all versions of the query, checked."""
-        assert isinstance(self.plan, Plan), "hopping queries have one version"
+        assert self.plan.query.hop_us is None, "hopping queries have one version"
         repository = Repository(self.plan)
         changes = [r for r in self.schedule if isinstance(r, ChangeRequest)]
         for plan, request in zip(self.versions, changes, strict=True):
@@ -127,7 +127,7 @@ class RunningLoop:
 
     def _runtime(self) -> VersionedRuntime | HopRuntime:
         loop = self._loop
-        if isinstance(loop.plan, HopPlan):
+        if loop.plan.query.hop_us is not None:
             asked = [r for r in loop.schedule if isinstance(r, MigrationRequest)]
             adviser = None if loop.adaptation is None else Adviser(loop.adaptation)
             return HopRuntime(loop.plan, migrated_live, loop.buckets, asked, adviser)
@@ -271,7 +271,7 @@ def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callab
 
 def check_migration(running: AnyPlan, request: MigrationRequest) -> None:
     """Refuse a migration that the running plan cannot make."""
-    if isinstance(running, HopPlan):
+    if running.query.hop_us is not None:
         migrated(running, request)
     else:
         request.checked(running)

@@ -24,19 +24,18 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
 from midstream.optimize.order_joins import order_joins
-from midstream.plan.hopping import HopPlan, HopQuery
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.nodes import MethodChoice
-from midstream.plan.plan import Plan
+from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.query import Query
-from midstream.plan.stage import UserAggregate
 from midstream.plan.tree import parse_tree
 
 
 def plan_any(
-    query: Query | HopQuery, order: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
-) -> Plan | HopPlan:
+    query: Query, order: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
+) -> Plan:
     """Plan a query as asked: a join order; of a hopping query its shape, modes and working, from its recorded rows."""
-    if isinstance(query, HopQuery):
+    if query.hop_us is not None:
         if join != "auto":
             raise PlanError(
                 f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
@@ -50,7 +49,7 @@ def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan
     if join not in JOINS:
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
     order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
-    return Plan(query, order, cast(MethodChoice, join))
+    return ordered_plan(query, order, cast(MethodChoice, join))
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Rehearsal:
 
     scenario: Scenario
     streams: tuple[RecordedStream, ...]
-    plan: Plan | HopPlan
+    plan: Plan
     versions: tuple[Plan, ...] = ()
     """The plans of the changes in the schedule, in the same order."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
@@ -77,7 +76,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
     plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
-    if isinstance(plan, HopPlan):
+    if plan.query.hop_us is not None:
         return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
     if scenario.adapt is not None:
         raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
@@ -90,7 +89,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
                 request.checked(running)
             elif isinstance(request, ChangeRequest):
                 asked = parse_any(request.sql, catalog, aggregates)
-                if isinstance(asked, HopQuery):
+                if asked.hop_us is not None:
                     raise PlanError(NOT_TO_HOPPING)
                 after = make_plan(asked, request.plan, request.join)
                 check_framework(after, scenario.framework)
@@ -104,7 +103,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
     return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
 
 
-def _checked_hopping(plan: HopPlan, scenario: Scenario) -> HopPlan:
+def _checked_hopping(plan: Plan, scenario: Scenario) -> Plan:
     """Refuse what a hopping query cannot do."""
     running = plan
     try:

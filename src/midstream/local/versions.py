@@ -233,8 +233,8 @@ class VersionedRuntime:
             audit = self._audit if request.audit is None else request.audit
             number, self._next_version = self._next_version, self._next_version + 1
             for member in self.members.values():
-                audit = audit and not member.runtime.plan.query.subtracted
-            audit = audit and not self.repository[number].plan.query.subtracted
+                audit = audit and not member.runtime.plan.query.signed
+            audit = audit and not self.repository[number].plan.query.signed
             before, after = (columns_of(self.repository[n].plan) for n in (self.version, number))
             change = self.control.change(replace(request, at_us=at_us), number, at_us, audit)
             change.record.schema_change = schema_change(before, after)

@@ -6,8 +6,8 @@ from typing import Any
 
 from midstream.model.errors import PlanError
 from midstream.plan.diff import diff
-from midstream.plan.nodes import Join, MethodChoice
-from midstream.plan.plan import Plan, joins
+from midstream.plan.nodes import Join, MethodChoice, joins
+from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 from midstream.plan.window import RangeWindow, RowsWindow
 
@@ -90,7 +90,7 @@ class MigrationRequest:
         if self.join is not None:
             _one_of("join", self.join, ("auto", "hash", "nested-loop"))
             method = self.join  # type: ignore[assignment]
-        plan = Plan(running.query, tree, method)
+        plan = ordered_plan(running.query, tree, method)
         difference = diff(running, plan)
         if not difference.equivalent:
             raise PlanError(f"the plan {plan} is not equivalent to {running}: {'; '.join(difference.meaning)}")
@@ -100,7 +100,7 @@ class MigrationRequest:
         """Return the request with its strategy chosen, refusing what the query does not allow."""
         target = self.target(running)
         strategy = self.strategy if self.strategy != AUTO else choose_strategy(running, target)
-        if running.query.subtracted and strategy != JUST_IN_TIME:
+        if running.query.signed and strategy != JUST_IN_TIME:
             raise PlanError(
                 f"{strategy} is for joins: a difference would answer from half-filled states; use {JUST_IN_TIME}"
             )
@@ -111,7 +111,7 @@ class MigrationRequest:
                 f"parallel-track would hold its output back for ever: old rows of {partitioned[0]} may never leave; "
                 'use output = "merged", hybrid or just-in-time'
             )
-        if strategy == PARALLEL_TRACK and self.output == "buffered" and running.query.stages:
+        if strategy == PARALLEL_TRACK and self.output == "buffered" and running.query.parts.stages:
             raise PlanError(
                 "parallel-track would hand the windows above the join its results too late; "
                 'use output = "merged", hybrid or just-in-time'
@@ -125,7 +125,7 @@ def choose_strategy(running: Plan, target: Plan) -> str:
     A difference: just-in-time. Nothing missing: moving-state, which then only moves. Every missing state is probed by
     key: just-in-time. Else hybrid.
     """
-    if running.query.subtracted:
+    if running.query.signed:
         return JUST_IN_TIME
     missing = missing_joins(running, target)
     if not missing:
@@ -135,10 +135,10 @@ def choose_strategy(running: Plan, target: Plan) -> str:
 
 def missing_joins(running: Plan, target: Plan) -> list[Join]:
     """Return the joins of the new plan that probe a state the running plan does not have."""
-    have = {frozenset(j.aliases) for j in joins(running.root)}
+    have = {frozenset(j.aliases) for j in joins(running.layout)}
     return [
         node
-        for node in joins(target.root)
+        for node in joins(target.layout)
         if any(isinstance(c, Join) and frozenset(c.aliases) not in have for c in (node.left, node.right))
     ]
 

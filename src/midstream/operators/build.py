@@ -24,18 +24,18 @@ __all__ = ["CACQ", "STAIRS", "TREE", "build", "build_sources", "build_tree", "ch
 def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
     """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
     check_framework(plan, framework)
-    if plan.query.subtracted:
+    if plan.query.signed:
         return build_difference(plan, build_sources(plan, False), one_of_many)
     sources = build_sources(plan, True)
     execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources, framework)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
-    outputs = [(o.name, o.expr) for o in plan.query.outputs]
-    stages = build_stages(plan.query.stages, plan.query.selected)
+    outputs = [(o.name, o.expr) for o in plan.query.parts.first.outputs]
+    stages = build_stages(plan.query.parts.stages, plan.query.parts.first.schema)
     return JoinPipeline(sources, execution, outputs, never, one_of_many, stages)
 
 
 def check_framework(plan: Plan, framework: str) -> None:
     """Refuse to run a difference in a framework that has joins only."""
-    if plan.query.subtracted and framework != TREE:
+    if plan.query.signed and framework != TREE:
         raise PlanError(f'framework = "{framework}" is for joins; a difference runs with framework = "{TREE}"')

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from midstream.model.statistics import Statistics
 from midstream.plan.expr import Expr, aliases
-from midstream.plan.nodes import Join, Node
-from midstream.plan.plan import Plan, joins, steps
-from midstream.plan.query import Source
+from midstream.plan.nodes import Join, Node, joins, steps
+from midstream.plan.plan import Plan
+from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
 COMPARED = 1 / 3
@@ -56,17 +56,17 @@ class MigrationForecast:
 
 def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
     """Say what a migration would find and cost."""
-    if target.query.subtracted:
+    if target.query.signed:
         return _forecast_difference(running, target, stats, chosen)
     size = _Sizes(target, stats)
-    have = {frozenset(j.aliases) for j in joins(running.root)} | {frozenset([a]) for a in running.query.aliases}
-    nodes: list[Node] = [c for j in joins(target.root) for c in (j.left, j.right)]
+    have = {frozenset(j.aliases) for j in joins(running.layout)} | {frozenset([a]) for a in running.query.aliases}
+    nodes: list[Node] = [c for j in joins(target.layout) for c in (j.left, j.right)]
     states = tuple(StateForecast(n.aliases, frozenset(n.aliases) in have, size.entries(n)) for n in nodes)
     missing = [n for n in nodes if isinstance(n, Join) and frozenset(n.aliases) not in have]
     computed = _sum(size.cost(n) for n in missing)
     filled = _sum(size.entries(n) for n in missing)
     old = _Sizes(running, stats)
-    old_window = _sum(old.per_window(n) for n in joins(running.root))
+    old_window = _sum(old.per_window(n) for n in joins(running.layout))
     lasts = _lasts(target.query.sources)
     nothing = not missing
     strategies = (
@@ -81,8 +81,8 @@ def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> Mig
 def _forecast_difference(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
     """Say the same of a difference: no state holds more values than the window of its first stream has rows."""
     most = stats.window_rows.get(target.query.aliases[0])
-    have = {frozenset(step.aliases) for step in steps(running.root)}
-    states = tuple(StateForecast(s.aliases, frozenset(s.aliases) in have, most) for s in steps(target.root))
+    have = {frozenset(step.aliases) for step in steps(running.layout)}
+    states = tuple(StateForecast(s.aliases, frozenset(s.aliases) in have, most) for s in steps(target.layout))
     filled = _sum(s.entries for s in states if not s.matched)
     ends = f"as values come and go, or {_lasts(target.query.sources[:1])}"
     return MigrationForecast(states, (StrategyForecast(chosen, 0.0, filled, "steady", ends),), chosen)

@@ -5,7 +5,9 @@
 An aggregate passes over NULL; of no values it is NULL, but COUNT is 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,8 +16,8 @@ from midstream.model.types import INTERVAL, MAX_DECIMAL_DIGITS, is_number, type_
 from midstream.plan.coerce import convert, settle
 from midstream.plan.expr import RESERVED, Expr
 from midstream.plan.functions import is_function
-from midstream.plan.stage import AVG, COUNT, MAX, MEDIAN, MIN, STDDEV, SUM, Aggregate, UserAggregate
 
+COUNT, SUM, AVG, MIN, MAX, STDDEV, MEDIAN = "count", "sum", "avg", "min", "max", "stddev", "median"
 AGGREGATES = (COUNT, SUM, AVG, MIN, MAX, STDDEV, MEDIAN)
 AGGREGATE_SYNONYMS = {"mean": AVG, "stddev_samp": STDDEV}
 OTHER_AGGREGATES = (
@@ -24,6 +26,40 @@ OTHER_AGGREGATES = (
     "quantile", "corr", "grouping",
 )  # fmt: skip
 """What other systems call an aggregate: refused as one, and free for aggregates of the user."""
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """An aggregate written in Python: called with the values of an instance that are not null, as an Arrow array."""
+
+    name: str
+    function: Callable[[pa.Array], Any]
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One call of an aggregate function; no argument: COUNT(*)."""
+
+    function: str
+    argument: Expr | None
+    type: pa.DataType
+    distinct: bool = False
+    user: UserAggregate | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether what was added can be taken off exactly: counts, and sums of whole numbers and decimals."""
+        if self.user is not None or self.distinct:
+            return False
+        if self.function == COUNT:
+            return True
+        t = self.type if self.argument is None else self.argument.type
+        return self.function in (SUM, AVG) and (pa.types.is_integer(t) or pa.types.is_decimal(t))
+
+    def __str__(self) -> str:
+        what = "*" if self.argument is None else f"{'DISTINCT ' if self.distinct else ''}{self.argument}"
+        return f"{self.function.upper()}({what})"
 
 
 def aggregate(

@@ -1,6 +1,6 @@
-"""Algebra: what a hopping query computes at a hop, as operators over the windows of its streams.
+"""Algebra: what a query computes, as operators over the windows of its streams.
 
-    Scan ──▶ Select, Project ──▶ Join, Anti, Except, Union, Distinct, Group ──▶ the answer at the hop
+    Scan ──▶ Select, Project ──▶ Join, Anti, Except, Union, Distinct, Windowed, Group ──▶ the answer
 
 Every node is a frozen value and knows the columns it gives. A column is named by alias and name all through a tree:
 aliases of scans, projections, unions and groups are distinct, so that operators can be moved without renaming.
@@ -13,23 +13,28 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.expr import Column, Expr, columns, quoted
-from midstream.plan.query import Source
-from midstream.plan.stage import Aggregate
+from midstream.plan.source import Source
+from midstream.plan.window import Instances, PredicateWindow, RowsInstances
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The rows in a stream's window at the hop."""
+    """The rows in a stream's window; without one, each row by itself."""
 
     source: Source
     columns: tuple[Column, ...]
     """The columns that are read, all under the source's alias."""
 
     def __post_init__(self) -> None:
-        if self.source.window is None:
-            name = self.source.stream.name
-            raise PlanError(f"stream '{self.source.alias}' needs a window; write for example {name} [RANGE 10 SECONDS]")
+        stream = self.source.stream
+        for column in (*self.columns, *self.source.partition_by):
+            held = stream.type_of(column.name) if column.name in stream.columns.names else None
+            if held is None:
+                raise PlanError(f"there is no column {column}")
+            if held != column.type:
+                raise PlanError(f"column {column} is {held}, not {column.type}")
         if any(c.alias != self.source.alias for c in self.columns):
             raise PlanError(f"a scan of '{self.source.alias}' gives columns of its own")
 
@@ -45,7 +50,7 @@ class Select:
     conjuncts: tuple[Expr, ...]
 
     def __post_init__(self) -> None:
-        _check(self.conjuncts, self.child.columns)
+        _check_conditions(self.conjuncts, self.child.columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -81,7 +86,7 @@ class Join:
     conjuncts: tuple[Expr, ...] = ()
 
     def __post_init__(self) -> None:
-        _check(self.conjuncts, self.columns)
+        _check_conditions(self.conjuncts, self.columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -98,7 +103,7 @@ class Anti:
     conjuncts: tuple[Expr, ...] = ()
 
     def __post_init__(self) -> None:
-        _check(self.conjuncts, (*self.left.columns, *self.right.columns))
+        _check_conditions(self.conjuncts, (*self.left.columns, *self.right.columns))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -154,6 +159,29 @@ class Distinct:
 
 
 @dataclass(frozen=True)
+class Windowed:
+    """The child's results in the instances of a window, one instance after the other, for the group right above."""
+
+    child: "Rel"
+    window: Instances
+
+    def __post_init__(self) -> None:
+        _check(self.reads, self.child.columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return what the child gives."""
+        return self.child.columns
+
+    @property
+    def reads(self) -> tuple[Expr, ...]:
+        """Return what decides which instances a row is in."""
+        if isinstance(self.window, PredicateWindow):
+            return (self.window.start, self.window.end)
+        return self.window.partition_by if isinstance(self.window, RowsInstances) else ()
+
+
+@dataclass(frozen=True)
 class Group:
     """One row for every different value of the keys, NULLs equal: the keys and the aggregates of the rows with it.
 
@@ -175,8 +203,8 @@ class Group:
         return (*keys, *(Column(self.alias, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)))
 
 
-Rel = Scan | Select | Project | Join | Anti | Except | Union | Distinct | Group
-Unary = Select | Project | Distinct | Group
+Rel = Scan | Select | Project | Join | Anti | Except | Union | Distinct | Windowed | Group
+Unary = Select | Project | Distinct | Windowed | Group
 Binary = Join | Anti | Except | Union
 
 
@@ -185,12 +213,10 @@ def inputs(rel: Rel) -> tuple[Rel, ...]:
     match rel:
         case Scan():
             return ()
-        case Select(child=child) | Project(child=child) | Distinct(child=child) | Group(child=child):
-            return (child,)
-        case Join(left=left, right=right) | Anti(left=left, right=right):
-            return (left, right)
-        case Except(left=left, right=right) | Union(left=left, right=right):
-            return (left, right)
+        case Select() | Project() | Distinct() | Windowed() | Group():
+            return (rel.child,)
+        case Join() | Anti() | Except() | Union():
+            return (rel.left, rel.right)
 
 
 def over(rel: Rel, *children: Rel) -> Rel:
@@ -198,7 +224,7 @@ def over(rel: Rel, *children: Rel) -> Rel:
     match rel:
         case Scan():
             return rel
-        case Select() | Project() | Distinct() | Group():
+        case Select() | Project() | Distinct() | Windowed() | Group():
             (child,) = children
             return replace(rel, child=child)
         case _:
@@ -248,6 +274,42 @@ def relation_text(rel: Rel) -> str:
 def schema_of(rel: Rel) -> pa.Schema:
     """Return what a tree gives as an Arrow schema."""
     return pa.schema([pa.field(c.name, c.type) for c in rel.columns])
+
+
+def expressions(rel: Rel) -> list[Expr]:
+    """Return everything that an operator computes from the rows it reads."""
+    match rel:
+        case Select() | Join() | Anti():
+            return list(rel.conjuncts)
+        case Project(outputs=outputs):
+            return [expr for _, expr in outputs]
+        case Windowed():
+            return list(rel.reads)
+        case Group(keys=keys, aggregates=aggregates):
+            return [*keys, *(a.argument for a in aggregates if a.argument is not None)]
+        case _:
+            return []
+
+
+def read_only_used(root: Rel) -> Rel:
+    """Let every scan read the columns that something above it reads, or else the time."""
+    used = {column for rel in operators(root) for expr in expressions(rel) for column in columns(expr)}
+
+    def pruned(rel: Rel) -> Rel:
+        if not isinstance(rel, Scan):
+            return rel
+        time = rel.source.stream.time
+        read = tuple(c for c in rel.columns if c in used)
+        return replace(rel, columns=read or tuple(c for c in rel.columns if c.name == time))
+
+    return rewrite(root, pruned)
+
+
+def _check_conditions(conditions: tuple[Expr, ...], known: tuple[Column, ...]) -> None:
+    _check(conditions, known)
+    for condition in conditions:
+        if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
+            raise PlanError(f"a condition is true or false, but {condition} is {condition.type}")
 
 
 def _check(exprs: "list[Expr] | tuple[Expr, ...]", known: tuple[Column, ...]) -> None:

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from midstream.plan.expr import quoted
-from midstream.plan.nodes import Difference, Join
-from midstream.plan.plan import Plan, steps
-from midstream.plan.stage import Stage
-from midstream.plan.staged import over_rows, stage_text
+from midstream.plan.nodes import Difference, Join, steps
+from midstream.plan.parts import Block, Stage
+from midstream.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def diff(old: Plan, new: Plan) -> PlanDiff:
 
 
 def _by_aliases(plan: Plan) -> dict[frozenset[str], Join | Difference]:
-    return {frozenset(j.aliases): j for j in steps(plan.root)}
+    return {frozenset(j.aliases): j for j in steps(plan.layout)}
 
 
 def _method(step: Join | Difference) -> str:
@@ -86,26 +85,34 @@ def _meaning(old: Plan, new: Plan) -> list[str]:
             found.append(f"{source.alias} reads {other.stream.name} instead of {source.stream.name}")
         if other.window != source.window:
             found.append(f"window of {source.alias} changes from {source.window} to {other.window}")
-    gone = [c for c in a.conjuncts if c not in b.conjuncts]
-    come = [c for c in b.conjuncts if c not in a.conjuncts]
+    old_parts, new_parts = a.parts, b.parts
+    first, then = old_parts.first, new_parts.first
+    gone = [c for c in first.conjuncts if c not in then.conjuncts]
+    come = [c for c in then.conjuncts if c not in first.conjuncts]
     found += [f"condition {c} goes" for c in gone] + [f"condition {c} comes" for c in come]
-    taken, takes = (dict(zip(q.aliases[1:], q.subtracted, strict=False)) for q in (a, b))
+    taken, takes = ({block.sources[0].alias: _taken(block) for block in p.taken} for p in (old_parts, new_parts))
     for alias in dict.fromkeys((*taken, *takes)):
-        if taken.get(alias) != takes.get(alias):
-            before, after = (takers.get(alias, "nothing") for takers in (taken, takes))
+        before, after = (takers.get(alias, "nothing") for takers in (taken, takes))
+        if before != after:
             found.append(f"what {alias} takes away changes from {before} to {after}")
-    if a.outputs != b.outputs:
-        found.append(f"output changes from {', '.join(map(str, a.outputs))} to {', '.join(map(str, b.outputs))}")
-    for old_stage, new_stage in zip(a.stages, b.stages, strict=False):
-        if stage_text(old_stage) != stage_text(new_stage):
-            found.append(f"stage {stage_text(old_stage)} changes to {stage_text(new_stage)}")
+    if first.outputs != then.outputs:
+        before, after = (", ".join(map(str, block.outputs)) for block in (first, then))
+        found.append(f"output changes from {before} to {after}")
+    for old_stage, new_stage in zip(old_parts.stages, new_parts.stages, strict=False):
+        if str(old_stage) != str(new_stage):
+            found.append(f"stage {old_stage} changes to {new_stage}")
         elif old_stage != new_stage:
             found.append(f"output changes from {_selected(old_stage)} to {_selected(new_stage)}")
-    both = min(len(a.stages), len(b.stages))
-    found += [f"stage {stage_text(s)} goes" for s in a.stages[both:]]
-    found += [f"stage {stage_text(s)} comes" for s in b.stages[both:]]
+    both = min(len(old_parts.stages), len(new_parts.stages))
+    found += [f"stage {stage} goes" for stage in old_parts.stages[both:]]
+    found += [f"stage {stage} comes" for stage in new_parts.stages[both:]]
     return found
 
 
+def _taken(block: Block) -> str:
+    where = f" where {' AND '.join(map(str, block.conjuncts))}" if block.conjuncts else ""
+    return f"({', '.join(map(str, block.values))}){where}"
+
+
 def _selected(stage: Stage) -> str:
-    return ", ".join(f"{over_rows(stage, o.expr)} AS {quoted(o.name)}" for o in stage.outputs)
+    return ", ".join(f"{stage.over_rows(o.expr)} AS {quoted(o.name)}" for o in stage.outputs)

@@ -1,4 +1,4 @@
-"""The nodes of a plan: scans of windowed streams and the joins, or differences, above them."""
+"""The steps of a plan that answers row by row: scans of windowed streams and the joins, or differences, above them."""
 
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -8,8 +8,9 @@ import pyarrow as pa
 from midstream.model.errors import PlanError
 from midstream.plan.expr import Expr, aliases
 from midstream.plan.predicates import Comparison, Predicates
-from midstream.plan.query import Query, Source
-from midstream.plan.tree import Tree, leaves, left_deep, tree_text
+from midstream.plan.query import Query
+from midstream.plan.source import Source
+from midstream.plan.tree import Tree, leaves
 
 JoinMethod = OneOf["hash", "nested-loop"]
 MethodChoice = OneOf["auto", "hash", "nested-loop"]
@@ -84,8 +85,8 @@ Node = Scan | Join | Difference
 
 def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
     """Hang each predicate on the lowest node of the tree that has all its columns."""
-    if query.subtracted:
-        return _lay_out_difference(query, predicates, tree, method)
+    if query.parts.taken:
+        return _lay_out_difference(query, predicates, tree)
     if isinstance(tree, str):
         return Scan(query.source(tree), predicates.filters[tree])
     left = lay_out(query, predicates, tree.left, method)
@@ -107,24 +108,26 @@ def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoi
     return Join(left, right, chosen, tuple(keys), tuple(comparisons), tuple(residuals))
 
 
-def _lay_out_difference(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
-    """Chain the differences of a query; the first source must stay at the bottom."""
-    outer, *others = query.aliases
-    if method != "auto":
-        raise PlanError(f'join = "{method}" is for joins, and a difference has none')
-    order = list(leaves(tree))
-    if order[0] != outer or tree != left_deep(tuple(order)):
-        raise PlanError(
-            f"plan '{tree_text(tree)}' is no order of this difference: it begins with '{outer}' and takes the others "
-            f"away one after the other, such as {tree_text(left_deep(query.aliases))}"
-        )
-    taken = dict(zip(others, query.subtracted, strict=True))
+def _lay_out_difference(query: Query, predicates: Predicates, tree: Tree) -> Node:
+    """Chain the differences of a query."""
+    blocks = dict(zip(query.aliases, query.parts.blocks, strict=True))
+    outer, *others = leaves(tree)
     node: Node = Scan(query.source(outer), predicates.filters[outer])
-    for alias in order[1:]:
-        node = Difference(node, Scan(query.source(alias), predicates.filters[alias]), taken[alias].values)
+    for alias in others:
+        node = Difference(node, Scan(query.source(alias), predicates.filters[alias]), blocks[alias].values)
     return node
 
 
 def _first_possible(residual: Expr, lefts: frozenset[str], rights: frozenset[str]) -> bool:
     names = aliases(residual)
     return names <= lefts | rights and not names <= lefts and not names <= rights
+
+
+def steps(node: Node) -> list[Join | Difference]:
+    """Return the joins and differences of a subtree, inputs before those that read them."""
+    return [] if isinstance(node, Scan) else [*steps(node.left), *steps(node.right), node]
+
+
+def joins(node: Node) -> list[Join]:
+    """Return the joins of a subtree, inputs before the joins that read them."""
+    return [step for step in steps(node) if isinstance(step, Join)]

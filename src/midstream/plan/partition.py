@@ -1,5 +1,6 @@
 """How a query's work is split over buckets so that each result appears in exactly one of them.
 
+HOP BY                 -> hashed by columns that go through all joins, comparisons and groups, else one bucket
 an equality class      -> its streams are hashed by it, all others go to every bucket
 no equality            -> the first stream is dealt out by row, all others go to every bucket
 a global ROWS window   -> one bucket
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from midstream.plan.carry import columns_to_hash
 from midstream.plan.expr import Column, Expr, aliases
+from midstream.plan.parts import Stage
 from midstream.plan.predicates import EqualityClass, classify
-from midstream.plan.query import Query
-from midstream.plan.staged import splitting_columns
-from midstream.plan.window import RangeInstances, RowsWindow
+from midstream.plan.query import HOP, Query
+from midstream.plan.window import RangeInstances, RowsInstances, RowsWindow
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Partitioning:
 
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
-    if query.subtracted:
+    if query.when == HOP:
+        return _hopping(query)
+    if query.parts.taken:
         return _one_bucket("the changes of a difference leave in the order of events")
     for source in reversed(query.sources):
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:
@@ -56,11 +60,18 @@ def partition(query: Query) -> Partitioning:
     classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]
     if any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
         return _one_bucket("no join key keeps the partitions of its ROWS windows together")
-    if query.stages:
+    if query.parts.stages:
         return _below_stages(query, classes)
     if classes:
         return _hashed(query, max(classes, key=_width))
     return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
+
+
+def _hopping(query: Query) -> Partitioning:
+    hashed = columns_to_hash(query.root)
+    if not hashed:
+        return _one_bucket("no column goes through all joins, comparisons and groups that tuples could be hashed by")
+    return Partitioning(hashed, hashed[0][1].type, None, (), None)
 
 
 def _one_bucket(reason: str) -> Partitioning:
@@ -75,13 +86,14 @@ def _hashed(query: Query, cls: EqualityClass) -> Partitioning:
 
 def _below_stages(query: Query, classes: Sequence[EqualityClass]) -> Partitioning:
     """Hash by a column of the results that all stages keep apart, if the rows of the streams can be sent by it."""
-    names = splitting_columns(query.stages)
+    stages = query.parts.stages
+    names = _splitting_columns(stages)
     if isinstance(names, str):
         return _one_bucket(names)
-    timed = next((s.window for s in query.stages[:-1] if isinstance(s.window, RangeInstances)), None)
+    timed = next((s.window for s in stages[:-1] if isinstance(s.window, RangeInstances)), None)
     if timed is not None:
         return _one_bucket(f"the groups of {timed} leave at the same time, and a window over them sees them in order")
-    computed = {o.name: o.expr for o in query.outputs}
+    computed = {o.name: o.expr for o in query.parts.first.outputs}
     exprs = [computed[name] for name in names if aliases(computed[name])]
     if len(query.sources) == 1 and exprs:
         return Partitioning(((query.aliases[0], exprs[0]),), exprs[0].type, None, (), None)
@@ -92,7 +104,33 @@ def _below_stages(query: Query, classes: Sequence[EqualityClass]) -> Partitionin
             return found
         everywhere = ", ".join(found.broadcast)
         return _one_bucket(f"a row of {everywhere} brings results in every bucket, and a window sees them in order")
-    return _one_bucket(f"what the window {query.stages[0].window} keeps apart, {', '.join(names)}, is no join key")
+    return _one_bucket(f"what the window {stages[0].window} keeps apart, {', '.join(names)}, is no join key")
+
+
+def _splitting_columns(stages: Sequence[Stage]) -> list[str] | str:
+    """Return the columns below the stages by any of which all of their work can be split, or why there is none."""
+    names = [c.name for c in stages[0].kept_apart if _goes_through(c.name, stages)]
+    if names:
+        return names
+    alone = next((s for s in stages if not s.kept_apart), None)
+    if alone is None:
+        return "no column goes through all windows as a key that each of them keeps apart"
+    if isinstance(alone.window, RowsInstances):
+        return f"the window {alone.window} of {alone.alias} counts all rows together"
+    if isinstance(alone.window, RangeInstances):
+        return f"the aggregates of the window {alone.window} of {alone.alias} are not grouped by a column"
+    return f"the window {alone.window} of {alone.alias} opens and closes on any row"
+
+
+def _goes_through(name: str, stages: Sequence[Stage]) -> bool:
+    """Tell whether every stage keeps the values of a column apart and hands them to the next one as a key."""
+    carriers = {name}
+    for stage in stages:
+        if not carriers & {c.name for c in stage.kept_apart}:
+            return False
+        keys = [(o.name, stage.key_of(o.expr)) for o in stage.outputs]
+        carriers = {output for output, key in keys if isinstance(key, Column) and key.name in carriers}
+    return True
 
 
 def _width(cls: EqualityClass) -> int:

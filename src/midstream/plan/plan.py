@@ -1,12 +1,16 @@
-"""A plan: a query, the order of joins or differences that answers it and how each join is done. A value, checked."""
+"""A plan: a query, the tree that is executed, and how each of its operators works. A value, checked."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
-from midstream.plan.nodes import Difference, Join, MethodChoice, Node, Scan, lay_out
+from midstream.model.errors import PlanError
+from midstream.plan.algebra import Rel
+from midstream.plan.modes import WINDOW, Path, check_modes, mode_text, paths, written_modes
+from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
+from midstream.plan.order import order_of, reordered
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
-from midstream.plan.query import Query
-from midstream.plan.staged import over_rows, stage_text
+from midstream.plan.query import HOP, Query
 from midstream.plan.tree import Tree, check_leaves, tree_text
 
 
@@ -14,50 +18,89 @@ from midstream.plan.tree import Tree, check_leaves, tree_text
 class Plan:
     """How a query is computed.
 
-    Invariant: the tree's leaves are the query's aliases, each once; every predicate hangs on exactly one node.
+    `root` means what the query's tree means: with the joins, or the differences, in another order, or rewritten by the
+    rules of the optimizer. `modes` and `working` are for hopping queries, in the order of `operators(root)`: inputs
+    before those that read them; `working` matters to operators that read deltas. `method` is how joins are done row by
+    row. Invariant: what an operator gives is what the one above it reads; the root gives what the query emits.
     """
 
     query: Query
-    tree: Tree
+    root: Rel
+    modes: tuple[str, ...] = ()
+    working: tuple[str, ...] = ()
     method: MethodChoice = "auto"
-    predicates: Predicates = field(init=False, compare=False, repr=False)
-    root: Node = field(init=False, compare=False, repr=False)
-    partitioning: Partitioning = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_leaves(self.tree, self.query.aliases)
-        predicates = classify(self.query)
-        object.__setattr__(self, "predicates", predicates)
-        object.__setattr__(self, "root", lay_out(self.query, predicates, self.tree, self.method))
-        object.__setattr__(self, "partitioning", partition(self.query))
+        if [c.type for c in self.root.columns] != [c.type for c in self.query.root.columns]:
+            raise PlanError("the plan has other columns than the query")
+        if self.query.when == HOP:
+            object.__setattr__(self, "working", self.working or (WINDOW,) * len(self.modes))
+            check_modes(self.root, self.modes, self.working, self.query.emit)
+        else:
+            check_leaves(self.tree, self.query.aliases)
+            assert self.layout is not None
+
+    @cached_property
+    def partitioning(self) -> Partitioning:
+        """Return how the work is split over buckets: the same for all plans of a query."""
+        return partition(self.query)
+
+    def of_paths(self) -> list[tuple[Path, str]]:
+        """Return the mode of each operator by its path from the root."""
+        return list(zip(paths(self.root), self.modes, strict=True))
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Return the order in which streams are joined, or taken away."""
+        return order_of(self.root)
+
+    @cached_property
+    def predicates(self) -> Predicates:
+        """Return the conditions of a query that answers row by row, by what they are good for."""
+        return classify(self.query)
+
+    @cached_property
+    def layout(self) -> Node:
+        """Return the joins, or differences, of a plan that answers row by row, with every condition on one of them."""
+        return lay_out(self.query, self.predicates, self.tree, self.method)
 
     def __str__(self) -> str:
-        return tree_text(self.tree)
+        return mode_text(self.root, dict(self.of_paths())) if self.modes else tree_text(self.tree)
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, stages from the inside out, partitioning."""
+        parts = self.query.parts
         lines = ["Output", *(f"  {name}: {text}" for name, text in _outputs(self.query))]
-        if self.query.subtracted:
+        if self.query.signed:
             lines.append("  _sign: +1 when a row comes into the difference, -1 when it goes")
         lines.append(f"Plan {self}")
-        lines += [f"  {line}" for line in _draw(self.root)]
+        lines += [f"  {line}" for line in _draw(self.layout)]
         if self.predicates.constants:
             lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))
-        windowed = [s for s in self.query.sources if s.window or not self.query.stages]
+        windowed = [s for s in self.query.sources if s.window or not parts.stages]
         lines += ["Windows"] if windowed else []
         lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in windowed]
-        if self.query.stages:
-            lines.append("Stages")
-            lines += [f"  {stage_text(stage)}" for stage in self.query.stages]
+        lines += ["Stages", *(f"  {stage}" for stage in parts.stages)] if parts.stages else []
         lines += ["Partitioning", f"  {self.partitioning}"]
         return "\n".join(lines)
 
 
+def ordered_plan(query: Query, tree: Tree, method: MethodChoice = "auto") -> Plan:
+    """Return the plan that joins the streams of a query, or takes them away, in an order."""
+    check_leaves(tree, query.aliases)
+    return Plan(query, reordered(query.root, tree, method), method=method)
+
+
+def as_written(query: Query) -> Plan:
+    """Return the plan of the query as it was written; a hopping one with deltas all the way."""
+    return Plan(query, query.root, written_modes(query.root, query.emit) if query.when == HOP else ())
+
+
 def _outputs(query: Query) -> list[tuple[str, str]]:
-    if not query.stages:
-        return [(o.name, str(o.expr)) for o in query.outputs]
-    last = query.stages[-1]
-    return [(o.name, str(over_rows(last, o.expr))) for o in last.outputs]
+    stages = query.parts.stages
+    if not stages:
+        return [(o.name, str(o.expr)) for o in query.parts.first.outputs]
+    return [(o.name, str(stages[-1].over_rows(o.expr))) for o in stages[-1].outputs]
 
 
 def _draw(node: Node, indent: str = "") -> list[str]:
@@ -73,13 +116,3 @@ def _draw(node: Node, indent: str = "") -> list[str]:
         first, *rest = _draw(child)
         lines += [branch + first, *(stem + line for line in rest)]
     return [indent + line for line in lines]
-
-
-def steps(node: Node) -> list[Join | Difference]:
-    """Return the joins and differences of a subtree, inputs before those that read them."""
-    return [] if isinstance(node, Scan) else [*steps(node.left), *steps(node.right), node]
-
-
-def joins(node: Node) -> list[Join]:
-    """Return the joins of a subtree, inputs before the joins that read them."""
-    return [step for step in steps(node) if isinstance(step, Join)]

@@ -1,157 +1,98 @@
-"""A query: what is asked, without how it is computed.
+"""A query: a relational tree, when it answers and what it emits. What is asked, without how it is computed.
 
-FROM sources (each a stream, its alias and its window) -> WHERE conjuncts -> SELECT outputs
-                                                       -> EXCEPT what further sources select
-                                                       -> stages: windows over that, and their aggregates
+root: operators over windows of streams | when: each row, each hop, when a window closes | emit: see below
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
-from midstream.model.stream import StreamSchema
-from midstream.plan.expr import Column, Expr, aliases, columns, quoted
-from midstream.plan.stage import Stage
-from midstream.plan.staged import check_stages, stage_sql
-from midstream.plan.window import RowsWindow, Window
+from midstream.model.time import format_duration
+from midstream.plan.algebra import Except, Project, Rel, Windowed, operators, scans, schema_of
+from midstream.plan.capabilities import refuse
+from midstream.plan.parts import Parts, parts_of
+from midstream.plan.source import Source
+from midstream.plan.sql_text import sql_text
 
+When = Literal["row", "hop", "close"]
+ROW: When = "row"
+HOP: When = "hop"
+CLOSE: When = "close"
+Emit = Literal["results", "changes", "complete", "delta"]
+RESULTS: Emit = "results"
+"""Each result once, when it comes to be."""
+CHANGES: Emit = "changes"
+"""Rows as they come into the answer (+1) and leave it (-1)."""
+COMPLETE: Emit = "complete"
+"""At every hop the whole answer."""
+DELTA: Emit = "delta"
+"""At every hop what came (+1) and went (-1) since the last one."""
 RESERVED_OUTPUTS = ("_time", "_version", "_hop", "_sign")
 """Columns the system adds to every output."""
-MOST_IN_DIFFERENCE = 62
-"""Streams in one chain of differences."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One entry of FROM: a stream read under an alias through a window.
-
-    `position` is the stream's place in declaration order; it breaks ties in time.
-    """
-
-    alias: str
-    stream: StreamSchema
-    position: int
-    window: Window | None = None
-
-    def __str__(self) -> str:
-        window = f" {self.window}" if self.window else ""
-        alias = f" {quoted(self.alias)}" if self.alias != self.stream.name else ""
-        return f"{quoted(self.stream.name)}{window}{alias}"
-
-
-@dataclass(frozen=True)
-class Output:
-    """One entry of the select list."""
-
-    name: str
-    expr: Expr
-
-    def __str__(self) -> str:
-        same = isinstance(self.expr, Column) and self.expr.name == self.name
-        return str(self.expr) if same else f"{self.expr} AS {quoted(self.name)}"
-
-
-@dataclass(frozen=True)
-class Subtracted:
-    """What one `EXCEPT SELECT values FROM ... WHERE conjuncts` takes away; the query has its source."""
-
-    values: tuple[Expr, ...]
-    conjuncts: tuple[Expr, ...] = ()
-
-    def __str__(self) -> str:
-        where = f" where {' AND '.join(map(str, self.conjuncts))}" if self.conjuncts else ""
-        return f"({', '.join(map(str, self.values))}){where}"
+MOST_HOP_US = 2**60
 
 
 @dataclass(frozen=True)
 class Query:
-    """A validated continuous query over sliding windows: a join, or a chain of differences.
+    """A validated continuous query.
 
-    Invariant: aliases are distinct, every joined source has a window, every column exists with the type the
-    expressions say, conjuncts are boolean, output names are distinct and not reserved. In a chain of differences every
-    source after the first has its part in `subtracted`, with as many values as there are outputs, of the same types.
-    Every stage reads columns of the level below it.
+    Hopping queries answer at every multiple T of `hop_us`, over the windows `T - w <= time < T`. Invariant: aliases of
+    scans are distinct, every joined source has a window, the root's columns are the output, their names distinct and
+    not reserved, and the operators are ones that can answer then.
     """
 
-    sources: tuple[Source, ...]
-    conjuncts: tuple[Expr, ...]
-    outputs: tuple[Output, ...]
-    subtracted: tuple[Subtracted, ...] = ()
-    """What each source after the first takes away; empty when the sources are joined."""
-    stages: tuple[Stage, ...] = ()
-    """Windows over the results, and aggregates of their instances, from the inside out."""
+    root: Rel
+    when: When = ROW
+    emit: Emit = RESULTS
+    hop_us: int | None = None
+    """How far apart hops are; None unless it hops."""
+    text: str = field(default="", compare=False)
+    """The SQL it was asked in, if it was."""
 
     def __post_init__(self) -> None:
-        if not self.sources:
-            raise PlanError("a query reads at least one stream")
-        names = [s.alias for s in self.sources]
-        for name in names:
-            if names.count(name) > 1:
-                where = "a difference" if self.subtracted else "FROM"
-                raise PlanError(f"alias '{name}' is used twice in {where}; give each stream its own alias")
+        if (self.hop_us is None) == (self.when == HOP) or (self.emit in (COMPLETE, DELTA)) != (self.when == HOP):
+            raise PlanError(f"a query that answers by {self.when} does not emit {self.emit} every {self.hop_us}")
+        if self.hop_us is not None and not 0 < self.hop_us < MOST_HOP_US:
+            raise PlanError(f"a hop is longer than nothing: HOP BY {format_duration(self.hop_us)}")
+        for alias in self.aliases:
+            if self.aliases.count(alias) > 1:
+                raise PlanError(f"alias '{alias}' stands for two streams")
+        self._check_names()
+        slides = any(isinstance(rel, Windowed) for rel in operators(self.root))
+        if self.when == HOP and slides:
+            raise refuse("window that slides with HOP BY")
         for source in self.sources:
-            if source.window is None and len(self.sources) > 1:
-                used = "in a difference" if self.subtracted else "joined"
-                raise PlanError(
-                    f"stream '{source.alias}' is {used} without a window; write for example "
-                    f"{source.stream.name} [RANGE 10 SECONDS] {source.alias}"
-                )
-        for names in (self.selected.names, *(s.schema.names for s in self.stages)):
-            _check_outputs(names)
-        self._check_columns()
-        if self.subtracted:
-            self._check_difference()
-        for conjunct in (*self.conjuncts, *(c for s in self.subtracted for c in s.conjuncts)):
-            if not (pa.types.is_boolean(conjunct.type) or pa.types.is_null(conjunct.type)):
-                raise PlanError(f"WHERE needs a condition, but {conjunct} is {conjunct.type}")
-        if self.stages and self.subtracted:
-            raise PlanError("a window over a difference is not supported yet")
-        check_stages(self.selected, self.stages)
+            if source.window is None and (self.when == HOP or len(self.sources) > 1):
+                raise PlanError(f"stream '{source.alias}' needs a window; write for example {source.example}")
+        if self.when != HOP:
+            taken = self.parts.taken
+            if (self.emit == CHANGES) != bool(taken) or (self.when == CLOSE) != slides:
+                raise PlanError(f"a query of this kind does not answer by {self.when} with {self.emit}")
 
-    def _check_difference(self) -> None:
-        if len(self.sources) > MOST_IN_DIFFERENCE:
-            raise PlanError(f"a chain of differences has at most {MOST_IN_DIFFERENCE} streams, not {len(self.sources)}")
-        if len(self.subtracted) != len(self.sources) - 1:
-            raise PlanError("every stream of a difference but the first one is subtracted")
-        first = Subtracted(tuple(o.expr for o in self.outputs), self.conjuncts)
-        for alias, part in zip(self.aliases, (first, *self.subtracted), strict=True):
-            if [v.type for v in part.values] != [v.type for v in first.values]:
-                raise PlanError(f"'{alias}' and '{self.aliases[0]}' select columns of different types")
-            for expr in (*part.values, *part.conjuncts):
-                if not aliases(expr) <= {alias}:
-                    raise PlanError(f"one side of a difference reads one stream, '{alias}', but here is {expr}")
+    def _check_names(self) -> None:
+        """Refuse names that the output cannot have, nor what windows are over, which has the system's columns, too."""
+        levels = [self.root, *(r for r in operators(self.root) if isinstance(r, Project) and self.when != HOP)]
+        for names in ([c.name for c in level.columns] for level in levels):
+            if not names:
+                raise PlanError("a query selects at least one column")
+            for name in names:
+                if name in RESERVED_OUTPUTS:
+                    raise PlanError(f"output column '{name}' is reserved; give it another alias")
+                if names.count(name) > 1:
+                    raise PlanError(f"output column '{name}' appears twice; give one of them an alias")
 
-    def _expressions(self) -> list[Expr]:
-        """Return everything that is computed from rows, but for the partitions of windows."""
-        subtracted = [e for s in self.subtracted for e in (*s.values, *s.conjuncts)]
-        return [*self.conjuncts, *(o.expr for o in self.outputs), *subtracted]
-
-    def _check_columns(self) -> None:
-        by_alias = {s.alias: s.stream for s in self.sources}
-        partitions = [c for s in self.sources if isinstance(s.window, RowsWindow) for c in s.window.partition_by]
-        for column in (c for e in (*self._expressions(), *partitions) for c in columns(e)):
-            stream = by_alias.get(column.alias)
-            if stream is None or column.name not in stream.columns.names:
-                raise PlanError(f"there is no column {column}")
-            if stream.type_of(column.name) != column.type:
-                raise PlanError(f"column {column} is {stream.type_of(column.name)}, not {column.type}")
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """Return what is read, in FROM order."""
+        return tuple(s.source for s in scans(self.root))
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """Return the aliases in FROM order."""
         return tuple(s.alias for s in self.sources)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return what leaves the query as an Arrow schema."""
-        return self.stages[-1].schema if self.stages else self.selected
-
-    @property
-    def selected(self) -> pa.Schema:
-        """Return the select list below all stages as an Arrow schema."""
-        return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
 
     def source(self, alias: str) -> Source:
         """Return the source with the given alias."""
@@ -159,57 +100,49 @@ class Query:
 
     def columns_of(self, alias: str) -> tuple[str, ...]:
         """Return the columns of an alias that the query reads, in stream order."""
-        window = self.source(alias).window
-        partitions = window.partition_by if isinstance(window, RowsWindow) else ()
-        used = {c.name for e in (*self._expressions(), *partitions) for c in columns(e) if c.alias == alias}
-        return tuple(n for n in self.source(alias).stream.columns.names if n in used)
+        scan = next(s for s in scans(self.root) if s.source.alias == alias)
+        used = {c.name for c in (*scan.columns, *scan.source.partition_by)}
+        return tuple(n for n in scan.source.stream.columns.names if n in used)
 
     @property
-    def base(self) -> "Query":
-        """Return the query below all stages."""
-        return replace(self, stages=())
+    def schema(self) -> pa.Schema:
+        """Return the select list as an Arrow schema."""
+        return schema_of(self.root)
+
+    @property
+    def every_us(self) -> int:
+        """Return how far apart the hops of a query are that hops."""
+        assert self.hop_us is not None, "a hopping query"
+        return self.hop_us
+
+    @property
+    def signed(self) -> bool:
+        """Tell whether rows say if they come or go."""
+        return self.emit in (CHANGES, DELTA)
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """Return the select list and the columns that the system adds to it."""
+        added = ["_time", "_version", *(["_hop"] if self.when == HOP else []), *(["_sign"] if self.signed else [])]
+        return pa.schema([*self.schema, *(pa.field(name, pa.int64()) for name in added)])
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Return the parts of a query that does not hop."""
+        return parts_of(self.root)
 
     def __str__(self) -> str:
-        if self.stages:
-            first, *others = self.stages
-            text = stage_sql(first, quoted(self.sources[0].stream.name) if self._bare() else f"({self.base})")
-            for stage in others:
-                text = stage_sql(stage, f"({text})")
-            return text
-        if not self.subtracted:
-            return _select(self.outputs, self.sources, self.conjuncts)
-        first_source, *other_sources = self.sources
-        selects = [_select(self.outputs, [first_source], self.conjuncts)]
-        selects += [_select(p.values, [s], p.conjuncts) for s, p in zip(other_sources, self.subtracted, strict=True)]
-        return "\nEXCEPT\n".join(selects)
-
-    def _bare(self) -> bool:
-        """Tell whether the first stage's window is right behind a stream."""
-        source, stage = self.sources[0], self.stages[0]
-        bare = Source(stage.alias, source.stream, source.position)
-        return self.sources == (bare,) and not self.conjuncts and self.outputs == read_outputs(bare, stage)
+        if self.when != HOP:
+            return sql_text(self.parts)
+        return self.text or f"(a hopping query over {', '.join(self.aliases)})"
 
 
-def read_outputs(source: Source, stage: Stage) -> tuple[Output, ...]:
-    """Return what a stage right above a stream needs of it: the columns that it reads, or the time."""
-    used = {c.name: c for c in stage.reads()}
-    time = source.stream.time
-    names = [n for n in source.stream.columns.names if n in used]
-    if not names:
-        return (Output(time, Column(source.alias, time, source.stream.type_of(time))),)
-    return tuple(Output(n, used[n]) for n in names)
+def hop_query(root: Rel, hop_us: int, emit: Emit = COMPLETE, text: str = "") -> Query:
+    """Return the query of a tree that answers at every multiple of `hop_us`."""
+    return Query(root, HOP, emit, hop_us, text)
 
 
-def _check_outputs(names: Sequence[str]) -> None:
-    if not names:
-        raise PlanError("a query selects at least one column")
-    for name in names:
-        if name in RESERVED_OUTPUTS:
-            raise PlanError(f"output column '{name}' is reserved; give it another alias")
-        if names.count(name) > 1:
-            raise PlanError(f"output column '{name}' appears twice; give one of them an alias")
-
-
-def _select(outputs: Sequence[Output | Expr], sources: Sequence[Source], conjuncts: Sequence[Expr]) -> str:
-    text = f"SELECT {', '.join(map(str, outputs))}\nFROM {', '.join(map(str, sources))}"
-    return text + (f"\nWHERE {' AND '.join(map(str, conjuncts))}" if conjuncts else "")
+def row_query(root: Rel, text: str = "") -> Query:
+    """Return the query of a tree that answers row by row, or when windows close."""
+    slides = any(isinstance(rel, Windowed) for rel in operators(root))
+    return Query(root, CLOSE if slides else ROW, CHANGES if isinstance(root, Except) else RESULTS, None, text)

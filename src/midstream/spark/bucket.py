@@ -299,7 +299,7 @@ class Bucket:
             number = self.book.next_version if due.version is None else due.version
             self.book.next_version = max(self.book.next_version, number + 1)
             audit = (self.spec.recorded if due.audit is None else due.audit) and due.method != DELAYED_DRAIN
-            audit = audit and not any(self._plan(v.version).query.subtracted for v in self.control.alive)
+            audit = audit and not any(self._plan(v.version).query.signed for v in self.control.alive)
             before = max((life.version for life in self.control.alive), default=number - 1)
             columns = schema_change(*(columns_of(self._plan(n)) for n in (before, number)))
             self.control.change(due, number, at_us, audit)

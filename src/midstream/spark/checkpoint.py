@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from midstream.local.late import agreeing
 from midstream.local.loop import AnyPlan
 from midstream.model.errors import MidstreamError
-from midstream.plan.plan import Plan
 from midstream.spark.control import ControlLog
 from midstream.spark.repository import load_version, numbers
 
@@ -67,7 +66,7 @@ class Checkpoint:
 
     def identify(self, name: str, plan: AnyPlan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """Write down who the query is, or check that it is still the same one."""
-        join = plan.method if isinstance(plan, Plan) else "auto"
+        join = plan.method if plan.query.hop_us is None else "auto"
         asked = {"name": name, "query": _text(plan), "plan": str(plan), "join": join, "buckets": buckets}
         file = self.folder / "midstream.json"
         if file.is_file():
@@ -170,7 +169,7 @@ class Checkpoint:
 
 def _text(plan: AnyPlan) -> str:
     """Return what a query is known by; a hopping one by its SQL, however it is laid out."""
-    return str(plan.query) if isinstance(plan, Plan) else " ".join(str(plan.query).split())
+    return str(plan.query) if plan.query.hop_us is None else " ".join(str(plan.query).split())
 
 
 def _alive(pid: int) -> bool:

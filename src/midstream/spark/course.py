@@ -26,7 +26,7 @@ OLDEST, PRINT = "_oldest", "_print"
 
 def order_columns(query: Query) -> list[str]:
     """Name the columns that say where results of a query stand."""
-    width = 2 * TRIGGER if query.stages else TRIGGER + 2 * len(query.sources)
+    width = 2 * TRIGGER if query.parts.stages else TRIGGER + 2 * len(query.sources)
     return [f"_order{k}" for k in range(2 + width)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from midstream.local.hop_adapt import Adaptation
 from midstream.local.hop_constants import load_constants
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 
 Event = dict[str, Any]
 
@@ -19,11 +19,11 @@ class HopAdviser:
 
     def __init__(self, adaptation: Adaptation) -> None:
         self._adaptation = adaptation
-        self._plan: HopPlan | None = None
+        self._plan: Plan | None = None
         self._hops = 0
         self._work_s = 0.0
 
-    def see(self, plan: HopPlan, events: Sequence[Event]) -> None:
+    def see(self, plan: Plan, events: Sequence[Event]) -> None:
         """Count the hops and the work of a micro-batch, at the end of which a plan runs."""
         if plan != self._plan:
             self._plan, self._hops, self._work_s = plan, 0, 0.0
@@ -31,11 +31,11 @@ class HopAdviser:
         self._hops += events[0]["passed"]
         self._work_s += max(e["wall_ms"] for e in events) / 1000
 
-    def advice(self, statistics: HopStatistics) -> HopPlan | None:
+    def advice(self, statistics: HopStatistics) -> Plan | None:
         """Return the plan to go on with, or None."""
         plan, hops, work_s = self._plan, self._hops, self._work_s
         if plan is None or hops < self._adaptation.every:
             return None
         self._hops, self._work_s = 0, 0.0
-        other = self._adaptation.other_hop(plan, work_s / hops, plan.query.hop_us / 1e6)
+        other = self._adaptation.other_hop(plan, work_s / hops, plan.query.every_us / 1e6)
         return other or self._adaptation.better(plan, statistics, load_constants())

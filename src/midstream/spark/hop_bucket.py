@@ -21,8 +21,8 @@ from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.snapshot import put_together, take_apart
-from midstream.plan.hop_json import read_plan
-from midstream.plan.hopping import HopPlan
+from midstream.plan.json import own_aggregates, read_plan
+from midstream.plan.plan import Plan
 from midstream.spark.blobs import Rows, in_order, to_blob
 from midstream.spark.control import DRAIN, MIGRATE
 from midstream.spark.durable import DurableBucket, Store
@@ -36,7 +36,7 @@ from midstream.spark.version_bucket import EVENT, LATE, RESULT
 class HopBucketSpec:
     """What all buckets of a hopping query share."""
 
-    plan: HopPlan
+    plan: Plan
     lateness_us: dict[int, int]
     """Allowed lateness per stream position."""
     mapped_folder: str
@@ -144,7 +144,7 @@ class HopBucket:
             identity = control.get("of", control["id"])
             try:
                 asked = MigrationRequest(**{**control["migration"], "identity": identity})
-                plan = read_plan(control["plan"], self.spec.plan.query)
+                plan = read_plan(control["plan"], own_aggregates(self.spec.plan.query.root))
                 head.coming.append(DueMigration(asked, plan, control["id"]).by(max(head.released_us, -FOREVER)))
                 head.coming.sort(key=lambda due: due.at_us)
             except (MidstreamError, TypeError) as error:
@@ -154,7 +154,7 @@ class HopBucket:
         return refused
 
     @property
-    def _plan(self) -> HopPlan:
+    def _plan(self) -> Plan:
         return self.spec.plan if self.head.runs is None else self.head.runs
 
     def _attach(self, mapped: MappedState) -> tuple[HopCourse, bool]:

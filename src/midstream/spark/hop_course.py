@@ -16,7 +16,7 @@ from midstream.migrate.record import FINISHED, NO_OP, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.hopping.build_execution import HopExecution
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 from midstream.spark.durable import Head
 
 
@@ -25,7 +25,7 @@ class DueMigration:
     """A migration on its way to its hop: what was asked for, and the plan that was made of it, once for all buckets."""
 
     request: MigrationRequest
-    plan: HopPlan
+    plan: Plan
     row: str = ""
     """The control row that has the plan."""
 
@@ -51,7 +51,7 @@ class HopHead(Head):
     """The last hop, answered or passed over; None: there was none."""
     quiet: bool = False
     """The last answer was empty, and so will the next be while no window holds a row."""
-    runs: HopPlan | None = None
+    runs: Plan | None = None
     """The plan that runs; None: the one the query was started with."""
     row: str = ""
     """The control row that has the plan that runs."""
@@ -81,7 +81,7 @@ class HopCourse:
     @property
     def hop_us(self) -> int:
         """Return how far apart hops are."""
-        return self.execution.plan.query.hop_us
+        return self.execution.plan.query.every_us
 
     def run(self, rows: dict[str, AliasRows], released_us: int, clock_us: int) -> None:
         """Take in rows, which are all there are below `released_us`, and answer the hops up to `clock_us`."""
@@ -158,7 +158,7 @@ class HopCourse:
         return record
 
 
-def rebuilt(plan: HopPlan, last_us: int | None, rows: dict[str, AliasRows]) -> HopExecution:
+def rebuilt(plan: Plan, last_us: int | None, rows: dict[str, AliasRows]) -> HopExecution:
     """Return an execution as it was after a hop, and the rows that came later, from the rows in its windows."""
     execution = HopExecution(plan)
     for before in (True, False):

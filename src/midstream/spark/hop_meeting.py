@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from midstream.local.loop import output_schema
 from midstream.operators.hopping.emission import merged
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class HopAnswer:
 class HopMeeting:
     """Brings the answers of the buckets of one query together."""
 
-    def __init__(self, plan: HopPlan, labels: tuple[int, ...]) -> None:
+    def __init__(self, plan: Plan, labels: tuple[int, ...]) -> None:
         self.schema = output_schema(plan)
         self._columns = len(plan.query.schema)
         self._labels = labels

@@ -17,8 +17,8 @@ from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hop_json import read_plan, write_plan
-from midstream.plan.hopping import HopPlan
+from midstream.plan.json import own_aggregates, read_plan, write_plan
+from midstream.plan.plan import Plan
 from midstream.spark.control import MIGRATE, ControlLog
 from midstream.spark.hop_adviser import HopAdviser
 from midstream.spark.hop_course import DueMigration
@@ -31,7 +31,7 @@ SELDOM = 16
 class HopPlanner:
     """What runs, what is on its way to the buckets, and what is known of the rows."""
 
-    def __init__(self, first: HopPlan, log: ControlLog, adaptation: Adaptation | None = None) -> None:
+    def __init__(self, first: Plan, log: ControlLog, adaptation: Adaptation | None = None) -> None:
         self._first = first
         self._log = log
         self._adviser = None if adaptation is None else HopAdviser(adaptation)
@@ -48,16 +48,16 @@ class HopPlanner:
         self.statistics: HopStatistics | None = None
         """What the buckets have last told of their windows."""
 
-    def plan_of(self, row: str) -> HopPlan:
+    def plan_of(self, row: str) -> Plan:
         """Return the plan that a control row has."""
         if row not in self._plans:
             found = self._log.read(row)
             if found is None:
                 raise MidstreamError(f"the control log does not have the plan that runs: there is no row {row}")
-            self._plans[row] = read_plan(found["plan"], self._first.query)
+            self._plans[row] = read_plan(found["plan"], own_aggregates(self._first.query.root))
         return self._plans[row]
 
-    def planned(self, request: MigrationRequest) -> HopPlan:
+    def planned(self, request: MigrationRequest) -> Plan:
         """Return the plan that a migration asks for, from the one that runs when all those before it are over."""
         return migrated(self.plan_of(self._coming), request, self.statistics)
 
@@ -104,7 +104,7 @@ class HopPlanner:
         if plan is not None:
             self._send(MigrationRequest(str(plan)), plan)
 
-    def _send(self, request: MigrationRequest, plan: HopPlan, row: str | None = None) -> None:
+    def _send(self, request: MigrationRequest, plan: Plan, row: str | None = None) -> None:
         """Send a plan to all buckets."""
         of = {"of": request.identity} if request.identity else {}
         row = self._log.send(MIGRATE, identity=row, migration=request.to_dict(), plan=write_plan(plan), **of)
@@ -113,7 +113,7 @@ class HopPlanner:
         self._unread.add(row)
 
 
-def scheduled(first: HopPlan, requests: Sequence[MigrationRequest]) -> tuple[DueMigration, ...]:
+def scheduled(first: Plan, requests: Sequence[MigrationRequest]) -> tuple[DueMigration, ...]:
     """Return the plans of migrations that are known beforehand, each from the one before."""
     found: list[DueMigration] = []
     for request in requests:

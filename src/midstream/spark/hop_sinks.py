@@ -20,7 +20,7 @@ from midstream.kernels.bag import cancel
 from midstream.model.errors import SinkError
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.emission import value_order
-from midstream.plan.hopping import DELTA, Emit
+from midstream.plan.query import DELTA, Emit
 from midstream.spark.hop_meeting import HopAnswer
 from midstream.spark.sinks import ParquetFolder, folder_of
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row
 from midstream.local.hop_plans import NOT_CHANGED
 from midstream.migrate.request import MigrationRequest
 from midstream.optimize.hopping.statistics import HopStatistics
-from midstream.plan.hopping import HopPlan
+from midstream.plan.plan import Plan
 from midstream.spark.blobs import from_blob
 from midstream.spark.control import CHANGE, CONTROL
 from midstream.spark.events import BatchEvent, event_of
@@ -26,7 +26,7 @@ class LiveHops:
 
     newest = 1
 
-    def __init__(self, plan: HopPlan, labels: tuple[int, ...], sink: HopSink, planner: HopPlanner) -> None:
+    def __init__(self, plan: Plan, labels: tuple[int, ...], sink: HopSink, planner: HopPlanner) -> None:
         self._plan = plan
         self._labels = labels
         self._sink = sink
@@ -35,11 +35,11 @@ class LiveHops:
         self.records = Records()
         """Records of changes: there are none."""
 
-    def plan(self) -> HopPlan:
+    def plan(self) -> Plan:
         """Return the plan the query was started with."""
         return self._plan
 
-    def running(self, told: BatchEvent) -> HopPlan:
+    def running(self, told: BatchEvent) -> Plan:
         """Return the plan that runs, when the last micro-batch told this."""
         return self._planner.plan_of(told.runs)
 

@@ -16,9 +16,9 @@ from midstream.change.record import OPEN
 from midstream.local.loop import AnyPlan
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.nodes import MethodChoice
-from midstream.plan.plan import Plan
-from midstream.plan.stage import UserAggregate
+from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 from midstream.spark.blobs import from_blob
 from midstream.spark.checkpoint import Checkpoint
@@ -79,7 +79,7 @@ class LiveVersions:
         query = self.plan().query
         if not told.plan:
             return self.plan()
-        return Plan(query, parse_tree(told.plan, query.aliases), cast(MethodChoice, told.join))
+        return ordered_plan(query, parse_tree(told.plan, query.aliases), cast(MethodChoice, told.join))
 
     def spec(self, lateness_us: dict[int, int], mapped_folder: str) -> BucketSpec:
         """Return what all buckets share."""

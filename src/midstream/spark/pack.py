@@ -16,7 +16,6 @@ from midstream.engine.routing import buckets_of
 from midstream.local.loop import AnyPlan
 from midstream.model.time import NEVER
 from midstream.model.types import storage_type
-from midstream.plan.hopping import HopPlan
 from midstream.plan.plan import Plan
 from midstream.spark.blobs import OFFSET, TIME, Rows, from_blob, to_blob
 from midstream.spark.intake import RANK_SHIFT
@@ -62,7 +61,7 @@ class Packer:
             times, offsets, columns = self._recorded(table) if self.recorded else self._live(table, part)
             ahead = table.column("high").to_numpy() if self.recorded else times
             high = int(ahead.max(initial=NEVER))
-            if isinstance(self.plan, HopPlan) and len(times):
+            if self.plan.query.hop_us is not None and len(times):
                 low = int(times.min()).to_bytes(8, "little", signed=True)
             for number, plan in self._wanted():
                 for rank, source in enumerate(plan.query.sources):
@@ -80,7 +79,7 @@ class Packer:
 
     def _wanted(self) -> Sequence[tuple[int, AnyPlan]]:
         """Return the versions whose rows are packed."""
-        if self.repository is not None and isinstance(self.plan, Plan):
+        if self.repository is not None and self.plan.query.hop_us is None:
             return packed_versions(Path(self.repository), self.plan)
         return list(enumerate((self.plan, *self.versions), 1))
 

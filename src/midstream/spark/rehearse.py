@@ -29,8 +29,6 @@ from midstream.local.sources import StreamRows
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
-from midstream.plan.hopping import HopPlan
-from midstream.plan.plan import Plan
 from midstream.spark.blobs import OFFSET, TIME, from_blob, to_blob
 from midstream.spark.bucket import EVENT, RESULT, BucketSpec
 from midstream.spark.control import ELEMENT, ControlLog
@@ -66,7 +64,7 @@ def rehearse(
     report = Report(runtime="spark", buckets=buckets, partitioning=str(plan.partitioning))
     try:
         ends, last_us = stage(folder, readers, loop.batch_us)
-        kind = _HopRehearsal if isinstance(plan, HopPlan) else _VersionRehearsal
+        kind = _HopRehearsal if plan.query.hop_us is not None else _VersionRehearsal
         if ends:
             kind(spark, loop, folder, shared, ends, sink, report, progress, last_us).run(buckets)
     finally:
@@ -222,7 +220,7 @@ class _VersionRehearsal(_Rehearsal):
         self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
     ) -> BucketSpec | HopBucketSpec:
         loop, plan = self.loop, self.loop.plan
-        assert isinstance(plan, Plan), "a query with versions"
+        assert plan.query.hop_us is None, "a query with versions"
         self.changes = [r for r in loop.schedule if isinstance(r, ChangeRequest)]
         """Changes whose position has not been reached."""
         self.begun = 0
@@ -263,7 +261,7 @@ class _HopRehearsal(_Rehearsal):
         self, labels: tuple[int, ...], lateness_us: dict[int, int], last_us: dict[int, int]
     ) -> BucketSpec | HopBucketSpec:
         plan = self.loop.plan
-        assert isinstance(plan, HopPlan), "a hopping query"
+        assert plan.query.hop_us is not None, "a hopping query"
         self.meeting = HopMeeting(plan, labels)
         self.schedule = [r for r in self.loop.schedule if isinstance(r, MigrationRequest)]
         """Migrations that no bucket knows of."""

@@ -14,9 +14,8 @@ from midstream.local.hop_plans import NOT_CHANGED
 from midstream.local.loop import AnyPlan
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.hopping import HopPlan
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
-from midstream.plan.stage import UserAggregate
 
 
 def _pickler() -> Any:
@@ -47,7 +46,7 @@ class Catalog:
 
     def changeable(self) -> Plan:
         """Return the plan of version 1 of a query that can be changed, or refuse."""
-        if isinstance(self.first, HopPlan):
+        if self.first.query.hop_us is not None:
             raise PlanError(NOT_CHANGED)
         return self.first
 

@@ -23,9 +23,7 @@ from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.stream import StreamSchema
-from midstream.plan.hopping import HopPlan
-from midstream.plan.plan import Plan
-from midstream.plan.stage import UserAggregate
+from midstream.plan.aggregates import UserAggregate
 from midstream.spark.blobs import from_blob
 from midstream.spark.bucket import LATE
 from midstream.spark.change import ask_for_change
@@ -87,7 +85,7 @@ class SparkRun:
         first = read_catalog(known).first if (known / "catalog").is_file() else plan
         self.buckets = 1 if first.partitioning.one_bucket else asked
         self._spark = spark
-        given = hop_sink_of(sink, first.query.emit, spark) if isinstance(first, HopPlan) else sink_of(sink)
+        given = hop_sink_of(sink, first.query.emit, spark) if first.query.hop_us is not None else sink_of(sink)
         who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(who["labels"])
         self._mapped = shared_memory() / who["id"]
@@ -117,7 +115,7 @@ class SparkRun:
 
     def _follow(self, first: AnyPlan, sink: Any, ordered: bool, identity: str) -> LiveVersions | LiveHops:
         """Return what follows the query, of its kind."""
-        if isinstance(first, Plan):
+        if first.query.hop_us is None:
             return LiveVersions(self._checkpoint, self._labels, first, Outlet(self._spark, sink, ordered))
         if isinstance(sink, KeptTable):
             sink.begin(identity)
@@ -127,7 +125,7 @@ class SparkRun:
     def _told_before(self) -> BatchEvent:
         """Return what is known of the plan before the first micro-batch of this run."""
         plan = self._live.plan()
-        if isinstance(plan, Plan):
+        if plan.query.hop_us is None:
             return BatchEvent(plan=str(plan), join=plan.method)
         told = BatchEvent(runs=(self._checkpoint.read_status().get("last_batch") or {}).get("runs", ""))
         told.plan = str(self._live.running(told))
@@ -240,7 +238,8 @@ class SparkRun:
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
             "plan": self._now.plan, "phase": self._now.phase, "migrations": self._records.under_way(),
             "version": self._live.newest, "changes": self._live.under_way(),
-            "aliases": [s.alias for s in self._live.plan().query.sources], "hopping": isinstance(self.plan, HopPlan),
+            "aliases": [s.alias for s in self._live.plan().query.sources],
+            "hopping": self.plan.query.hop_us is not None,
             "buckets": self.buckets, "partitioning": str(self._live.plan().partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
@@ -311,7 +310,7 @@ class SparkRun:
         request = ChangeRequest.of(text, {"method": method, "order": order, **options})
         self._catalog.changeable()
         plan = self._planner(query, request.plan, request.join)
-        if isinstance(plan, HopPlan):
+        if plan.query.hop_us is not None:
             raise PlanError(NOT_TO_HOPPING)
         return ask_for_change(self._checkpoint, self._catalog, plan, request)
 

@@ -23,7 +23,7 @@ from midstream.operators.build import TREE, build
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.nodes import MethodChoice
-from midstream.plan.plan import Plan
+from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 from midstream.spark.blobs import Rows, in_order
 from midstream.spark.control import MIGRATE
@@ -186,7 +186,7 @@ class VersionBucket:
         if written is None:
             return self.spec.plan
         query = self.spec.plan.query
-        return Plan(query, parse_tree(written[0], query.aliases), cast(MethodChoice, written[1]))
+        return ordered_plan(query, parse_tree(written[0], query.aliases), cast(MethodChoice, written[1]))
 
     def _attach(self) -> tuple[Course, bool]:
         """Return the operators with their states: mapped from this host's memory, or rebuilt from the window rows."""

@@ -13,7 +13,7 @@ from midstream.operators.aggregate.instances import (
 from midstream.operators.aggregate.partitioned_instances import PartitionedInstancesState
 from midstream.operators.aggregate.stage import StageSpec, WindowStage
 from midstream.plan.expr import Expr, cast_to
-from midstream.plan.stage import Stage
+from midstream.plan.parts import Stage
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances
 
 

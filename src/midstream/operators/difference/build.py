@@ -12,6 +12,6 @@ def build_difference(plan: Plan, sources: Sources, ordered: bool) -> DifferenceP
     """Make the chain of a plan; `ordered` when changes say their place among others."""
     query = plan.query
     chain = DifferenceChain({s.alias: s.window for s in query.sources}, tuple(leaves(plan.tree)))
-    selects = (tuple(o.expr for o in query.outputs), *(s.values for s in query.subtracted))
+    selects = [block.values for block in query.parts.blocks]
     execution = DifferenceExecution(chain, sources, dict(zip(query.aliases, selects, strict=True)))
-    return DifferencePipeline(sources, execution, [(o.name, o.expr) for o in query.outputs], ordered)
+    return DifferencePipeline(sources, execution, [(o.name, o.expr) for o in query.parts.first.outputs], ordered)

@@ -15,9 +15,24 @@ from midstream.operators.hopping.kept_groups import KeptGroups
 from midstream.operators.hopping.node import Core, Input, Leaf, Node, Shaped
 from midstream.operators.hopping.rows import Condition, Layout, ProjectRows, SelectRows
 from midstream.operators.hopping.window import HopWindow
-from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union, inputs, scans
+from midstream.plan.algebra import (
+    Anti,
+    Distinct,
+    Except,
+    Group,
+    Join,
+    Project,
+    Rel,
+    Scan,
+    Select,
+    Union,
+    Windowed,
+    inputs,
+    scans,
+)
 from midstream.plan.expr import Call, Column, Expr, columns
-from midstream.plan.hopping import TUPLE, HopPlan
+from midstream.plan.modes import TUPLE
+from midstream.plan.plan import Plan
 from midstream.plan.window import RangeWindow, RowsWindow
 
 MOST_ROWS = 2**62
@@ -42,7 +57,7 @@ class Fields:
     counted: tuple[Column, ...] = ()
 
 
-def origins(plan: HopPlan) -> dict[str, Scan]:
+def origins(plan: Plan) -> dict[str, Scan]:
     """Return for every alias of a plan the query's scan of the same rows: a rule may have made two of one, or not.
 
     The query's own aliases are among them whatever the plan, so that any other plan can take over.
@@ -63,7 +78,7 @@ def _rows_of(scan: Scan) -> tuple[str, str]:
     return scan.source.stream.name, str(scan.source.window)
 
 
-def window_columns(plan: HopPlan) -> dict[str, Fields]:
+def window_columns(plan: Plan) -> dict[str, Fields]:
     """Return for each alias what its window holds: every column the query reads, whatever the plan."""
     found = {}
     for alias, scan in origins(plan).items():
@@ -73,7 +88,7 @@ def window_columns(plan: HopPlan) -> dict[str, Fields]:
     return found
 
 
-def open_windows(plan: HopPlan) -> dict[str, HopWindow]:
+def open_windows(plan: Plan) -> dict[str, HopWindow]:
     """Return an empty window for each alias."""
     out = {}
     for alias, fields in window_columns(plan).items():
@@ -86,7 +101,7 @@ def open_windows(plan: HopPlan) -> dict[str, HopWindow]:
     return out
 
 
-def build(plan: HopPlan, windows: dict[str, HopWindow], coding: Coding) -> Tree:
+def build(plan: Plan, windows: dict[str, HopWindow], coding: Coding) -> Tree:
     """Make the nodes of a plan over windows."""
     working = dict(zip([path for path, _ in plan.of_paths()], plan.working, strict=True))
     builder = _Builder(dict(plan.of_paths()), working, windows, window_columns(plan), coding)
@@ -152,8 +167,8 @@ class _Builder:
                 )
             case Group():
                 return self._group(rel, path)
-            case Scan():
-                raise AssertionError("a scan is not an operator")
+            case Scan() | Windowed():
+                raise AssertionError("no operator of a hopping query")
 
     def _input(self, child: Rel, needed: Iterable[Column], path: tuple[int, ...], place: int) -> tuple[Input, Layout]:
         """Make what an operator reads, with at least the needed columns."""

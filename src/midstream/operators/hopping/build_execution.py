@@ -22,7 +22,9 @@ from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.tuples import Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
-from midstream.plan.hopping import DELTA, TUPLE, HopPlan
+from midstream.plan.modes import TUPLE
+from midstream.plan.plan import Plan
+from midstream.plan.query import DELTA
 
 SLACK = 100_000
 """Strings and decimals that may be numbered beyond twice those that were there last."""
@@ -31,7 +33,7 @@ SLACK = 100_000
 class HopExecution:
     """A plan of a hopping query at work. State: the rows in the windows, and what the nodes hold."""
 
-    def __init__(self, plan: HopPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         keep_freed_memory()
         self.plan = plan
         self.coding = Coding()
@@ -63,7 +65,7 @@ class HopExecution:
             return {}
         (first_us, before), (last_us, now) = self._arrivals[0], self._arrivals[-1]
         if first_us == last_us:  # the first hop: what has come, has come for it
-            first_us, before = last_us - self.plan.query.hop_us, dict.fromkeys(now, 0)
+            first_us, before = last_us - self.plan.query.every_us, dict.fromkeys(now, 0)
         return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
 
     def lately(self) -> list[OperatorStatistics | None]:
@@ -71,7 +73,7 @@ class HopExecution:
         nodes = [self.tree.nodes[path] for path, _ in self.plan.of_paths()]
         return [node.account.lately(node.mode) for node in nodes]
 
-    def _windows_for(self, plan: HopPlan) -> dict[str, HopWindow]:
+    def _windows_for(self, plan: Plan) -> dict[str, HopWindow]:
         """Return the windows of another plan: those of the query, and copies of them for what it reads twice."""
         found = {}
         for alias, scan in origins(plan).items():
@@ -183,7 +185,7 @@ class HopExecution:
         """Return how often a value came into a difference or left it before its time."""
         return self._flips + sum(n.flips for n in self.tree.nodes.values())
 
-    def switch_plan(self, plan: HopPlan) -> Progress:
+    def switch_plan(self, plan: Plan) -> Progress:
         """Go on with another plan, right after a hop that was answered, or before the first.
 
         Operators over the same relation that read deltas before and after are matched: taken over as they were. The

@@ -15,8 +15,8 @@ from midstream.operators.source.sources import Sources
 from midstream.operators.source.window import EvictionTable
 from midstream.plan import nodes
 from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
-from midstream.plan.nodes import Node
-from midstream.plan.plan import Plan, joins
+from midstream.plan.nodes import Node, joins
+from midstream.plan.plan import Plan
 from midstream.plan.predicates import EqualityClass
 from midstream.plan.window import RowsWindow
 
@@ -34,7 +34,7 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
     evictions = EvictionTable(len(counted))
     stored = {alias: _stored(plan, alias) for alias in query.aliases}
     unsure = [cast_to(m, c.type) for c in predicates.classes if not is_exact_code(c.type) for m in c.members]
-    needed = {c for e in (*(o.expr for o in query.outputs), *predicates.residuals, *unsure) for c in columns(e)}
+    needed = {c for e in (*query.parts.first.values, *predicates.residuals, *unsure) for c in columns(e)}
     scans = {}
     for source in query.sources:
         names = source.stream.columns.names
@@ -56,7 +56,7 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
 def build_tree(plan: Plan, sources: Sources, framework: str = TREE) -> JoinTree:
     """Make the joins of a plan over existing sources, with empty states."""
     steps = _TreeBuilder(plan, sources).steps()
-    return (Stairs if framework == STAIRS else JoinTree)(steps, plan.root.aliases)
+    return (Stairs if framework == STAIRS else JoinTree)(steps, plan.layout.aliases)
 
 
 def _member(cls: EqualityClass, alias: str) -> Entry | None:
@@ -85,7 +85,7 @@ class _TreeBuilder:
     def __init__(self, plan: Plan, sources: Sources) -> None:
         self.plan = plan
         self.sources = sources
-        self.joins = joins(plan.root)
+        self.joins = joins(plan.layout)
 
     def steps(self) -> list[Step]:
         steps: list[Step] = []

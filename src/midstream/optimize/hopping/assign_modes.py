@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.algebra import Rel, Scan, inputs, operators
-from midstream.plan.hopping import DELTA, MODES, WINDOW, Emit
+from midstream.plan.modes import MODES, WINDOW
+from midstream.plan.query import DELTA, Emit
 
 
 @dataclass(frozen=True)

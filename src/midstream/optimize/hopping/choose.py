@@ -13,18 +13,20 @@ from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.push_down import push_down
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Rel, operators
-from midstream.plan.hopping import CICO, CIDO, DELTA, DICO, DIDO, Emit, HopPlan, HopQuery
+from midstream.plan.modes import CICO, CIDO, DICO, DIDO
+from midstream.plan.plan import Plan
+from midstream.plan.query import DELTA, Emit, Query
 
 SHAPES = ("optimal", "push-down", "as-written")
 
 
 def choose(
-    query: HopQuery,
+    query: Query,
     statistics: HopStatistics | None = None,
     constants: Constants | None = None,
     shape: str = "optimal",
     modes: str | tuple[str, ...] = "auto",
-) -> HopPlan:
+) -> Plan:
     """Return the plan of a query.
 
     `shape`: "optimal" is the cheapest of all positions of differences, join orders and modes; "push-down" has the
@@ -36,15 +38,15 @@ def choose(
         raise PlanError(f"there is no plan shape {shape!r}; the shapes are {', '.join(SHAPES)}")
     if isinstance(modes, str) and modes not in ("auto", "delta", "complete"):
         raise PlanError(f"there are no modes {modes!r}; they are auto, delta, complete, or one for each operator")
-    sizes = Sizes(statistics or HopStatistics(), query.hop_us)
+    sizes = Sizes(statistics or HopStatistics(), query.every_us)
     best = _shaped(query, shape, sizes, constants or Constants())
     if modes == "auto":
-        return HopPlan(query, best.rel, best.modes)
+        return Plan(query, best.rel, best.modes)
     asked = same_modes(best.rel, modes, query.emit) if isinstance(modes, str) else modes
-    return HopPlan(query, best.rel, asked)
+    return Plan(query, best.rel, asked)
 
 
-def _shaped(query: HopQuery, shape: str, sizes: Sizes, constants: Constants) -> Planned:
+def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants) -> Planned:
     root, emit = query.root, query.emit
     assigned = assign_modes(root, emit, sizes, constants)
     written = Planned(assigned.cost, root, assigned.modes)
@@ -73,10 +75,10 @@ def same_modes(root: Rel, modes: str, emit: Emit) -> tuple[str, ...]:
 
 
 def costs(
-    plan: HopPlan, statistics: HopStatistics | None = None, constants: Constants | None = None
+    plan: Plan, statistics: HopStatistics | None = None, constants: Constants | None = None
 ) -> list[tuple[Rel, str, Cost, Size]]:
     """Return every operator of a plan with its mode, what it costs per hop, and the size of its answer."""
-    sizes = Sizes(statistics or HopStatistics(), plan.query.hop_us)
+    sizes = Sizes(statistics or HopStatistics(), plan.query.every_us)
     c, found = constants or Constants(), []
     for node, mode, way in zip(operators(plan.root), plan.modes, plan.working, strict=True):
         emitted = node is plan.root and plan.query.emit == DELTA

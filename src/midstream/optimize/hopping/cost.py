@@ -16,6 +16,7 @@ from typing import Any
 
 from midstream.optimize.hopping.counts import present
 from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -30,8 +31,7 @@ from midstream.plan.algebra import (
     inputs,
 )
 from midstream.plan.expr import Call, Column, Expr, columns
-from midstream.plan.hopping import TUPLE
-from midstream.plan.stage import Aggregate
+from midstream.plan.modes import TUPLE
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from midstream.plan.algebra import (
     Scan,
     Select,
     Union,
+    Windowed,
     inputs,
     over,
     scans,
@@ -99,5 +100,5 @@ def _renamed(rel: Rel, to: dict[str, str]) -> Rel:
         case Group(_, alias, keys, aggregates):
             own = [replace(a, argument=None if a.argument is None else renamed(a.argument, to)) for a in aggregates]
             return Group(below[0], to.get(alias, alias), tuple(renamed(k, to) for k in keys), tuple(own))
-        case Distinct() | Except():
+        case Distinct() | Except() | Windowed():
             return over(rel, *below)

@@ -9,9 +9,9 @@ A graph says nothing about join order and about where anti-joins stand; projecti
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
-from midstream.plan.stage import Aggregate
 from midstream.plan.window import RowsWindow
 
 Outputs = tuple[tuple[Column, Expr], ...]

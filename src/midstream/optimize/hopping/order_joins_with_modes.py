@@ -15,7 +15,7 @@ from midstream.optimize.hopping.estimate import Size, Sizes, across
 from midstream.optimize.hopping.graph import Graph, reads
 from midstream.plan.algebra import Anti, Join, Rel
 from midstream.plan.expr import Call, Column, Expr
-from midstream.plan.hopping import MODES
+from midstream.plan.modes import MODES
 
 MOST_PARTS = 10
 """Parts of one graph that are joined in the best of all orders."""

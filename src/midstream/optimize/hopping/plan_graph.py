@@ -46,7 +46,8 @@ from midstream.optimize.hopping.graph import (
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins, Planned, Ways
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Column, Expr, columns
-from midstream.plan.hopping import DELTA, MODES, Emit
+from midstream.plan.modes import MODES
+from midstream.plan.query import DELTA, Emit
 
 Places = Callable[[Graph, bool], Iterable[Graph]]
 """Graphs that give the same rows as one; whether how often they give them does not matter."""

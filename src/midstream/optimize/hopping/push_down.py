@@ -17,7 +17,7 @@ from midstream.optimize.hopping.pull_difference import project_below
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.select_below import select_below
 from midstream.plan.algebra import Rel
-from midstream.plan.hopping import Emit
+from midstream.plan.query import Emit
 
 
 def push_down(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, deepest_antis: bool = False) -> Planned:

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from midstream.lang.bind_expression import ExpressionBinder
+from midstream.lang.bind.expression import ExpressionBinder
+from midstream.lang.bind.scope import find_name
+from midstream.lang.bind.select_list import Item, select_items, star_of
 from midstream.lang.dialect import keyword_offset
 from midstream.lang.place import error_at
-from midstream.lang.scope import find_name
-from midstream.lang.select_list import Item, select_items, star_of
 from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL
-from midstream.plan.aggregates import aggregate
+from midstream.plan.aggregates import Aggregate, aggregate
 from midstream.plan.coerce import settle
 from midstream.plan.expr import Column, Expr, Literal, columns, replace_columns
-from midstream.plan.stage import GROUPS, Aggregate
-from midstream.plan.staged import Shown
+from midstream.plan.parts import GROUPS, Shown
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import pyarrow as pa
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
+from midstream.lang.bind.scope import Scope
+from midstream.lang.bind.statement import Statement
+from midstream.lang.dialect import keyword_before
 from midstream.lang.place import error_at, offset_of
-from midstream.lang.scope import Scope
-from midstream.lang.statement import Statement
 from midstream.lang.types import read_interval, read_type
 from midstream.model.errors import PlanError
 from midstream.model.types import type_name
 from midstream.plan.aggregates import AGGREGATES
+from midstream.plan.capabilities import cannot
 from midstream.plan.coerce import cast, convert, literal
 from midstream.plan.expr import Expr, Literal
 from midstream.plan.functions import FUNCTIONS, SYNONYMS, case, closest, is_function, resolve
@@ -85,8 +87,11 @@ class ExpressionBinder:
         special = _SPECIAL.get(type(node))
         if special is not None:
             return special(self, node)
+        if isinstance(node, exp.Exists) and self.statement.hops:
+            told = "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
+            raise error_at(told, self.text, keyword_before(self.text, [TokenType.EXISTS], node))
         if isinstance(node, exp.Query | exp.Exists | exp.SubqueryPredicate):
-            self.refuse("subqueries are not supported", node)
+            self.refuse(cannot("subquery as a condition"), node)
         self.refuse(f"this expression is not supported: {node.sql('duckdb')}", node)
 
     def equal(self, left: Expr, right: Expr) -> Expr:
@@ -133,7 +138,8 @@ class ExpressionBinder:
 
     def in_(self, node: exp.Expr) -> Expr:
         if not node.expressions:
-            self.refuse("IN takes a list of values; subqueries are not supported", node)
+            instead = "for a subquery write NOT EXISTS (SELECT ...)" if self.statement.hops else None
+            self.refuse(f"IN takes a list of values; {instead or 'subqueries are not supported'}", node)
         return resolve("in", [self.bind(node.this), *(self.bind(e) for e in node.expressions)])
 
     def like(self, node: exp.Expr, escape: exp.Expr | None = None) -> Expr:

@@ -2,10 +2,10 @@
 
 from sqlglot import exp
 
-from midstream.lang.bind_expression import ExpressionBinder
-from midstream.lang.clauses import CLAUSES
-from midstream.lang.scope import find_stream
-from midstream.plan.query import Source
+from midstream.lang.bind.clauses import CLAUSES
+from midstream.lang.bind.expression import ExpressionBinder
+from midstream.lang.bind.scope import find_stream
+from midstream.plan.source import Source
 
 
 def bare_source(node: exp.Expr, expressions: ExpressionBinder) -> Source:

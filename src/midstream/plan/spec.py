@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from midstream.model.errors import PlanError
 from midstream.model.time import parse_duration
-from midstream.plan.hopping import MODES, TUPLE, WINDOW
+from midstream.plan.modes import MODES, TUPLE, WINDOW
 
 OPTIMAL, PUSH_DOWN, AS_WRITTEN, SAME = "optimal", "push-down", "as-written", "same"
 SHAPES = {
@@ -17,7 +17,7 @@ AUTO, ALL_DELTA, ALL_COMPLETE = "auto", "delta", "complete"
 
 
 @dataclass(frozen=True)
-class HopSpec:
+class PlanSpec:
     """What is asked of a plan: the shape of its tree, the modes and the working of its operators, another hop."""
 
     shape: str = OPTIMAL
@@ -26,15 +26,15 @@ class HopSpec:
     hop_us: int | None = None
 
 
-def parse_hop_spec(text: str | None, before: HopSpec | None = None) -> HopSpec:
+def parse_spec(text: str | None, before: PlanSpec | None = None) -> PlanSpec:
     """Read what is asked of a plan; what is not said stays as it was before.
 
-    >>> parse_hop_spec("push-down modes=delta")
-    HopSpec(shape='push-down', modes='delta', working='window', hop_us=None)
-    >>> parse_hop_spec("modes=DIDO,CICO hop=30s").modes
+    >>> parse_spec("push-down modes=delta")
+    PlanSpec(shape='push-down', modes='delta', working='window', hop_us=None)
+    >>> parse_spec("modes=DIDO,CICO hop=30s").modes
     ('DIDO', 'CICO')
     """
-    spec = before or HopSpec()
+    spec = before or PlanSpec()
     said: set[str] = set()
     for word in (text or "").split():
         name, equals, value = word.partition("=")

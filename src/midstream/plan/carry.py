@@ -1,15 +1,14 @@
-"""How a hopping query's work is split over buckets so that every tuple's partners and equals are in its bucket.
+"""Columns that carry a value from the scans of a tree to its root, so that tuples can be hashed by it.
 
 For each scan one column is chosen that its rows are hashed by. A choice is good when joined, compared and grouped
-tuples always agree in it: the columns that carry the hashed value up a tree are followed from the scans to the root.
+tuples always agree in it: then every tuple's partners and equals are in its bucket.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
-from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union, Windowed
 from midstream.plan.expr import Call, Column
-from midstream.plan.partition import Partitioning
 from midstream.plan.window import RowsWindow
 
 MOST_CHOICES = 64
@@ -25,14 +24,10 @@ class Choice:
 
 
 @lru_cache(maxsize=64)
-def hop_partitioning(root: Rel) -> Partitioning:
-    """Choose the columns a hopping query's streams are hashed by, or one bucket."""
+def columns_to_hash(root: Rel) -> tuple[tuple[str, Column], ...]:
+    """Return for each alias the column that its rows can be hashed by, or nothing."""
     found = _choices(root)
-    if not found:
-        reason = "no column goes through all joins, comparisons and groups that tuples could be hashed by"
-        return Partitioning((), None, None, (), reason)
-    best = max(found, key=lambda c: len(c.carried))
-    return Partitioning(best.hashed, best.hashed[0][1].type, None, (), None)
+    return max(found, key=lambda c: len(c.carried)).hashed if found else ()
 
 
 def _choices(rel: Rel) -> list[Choice]:
@@ -41,7 +36,7 @@ def _choices(rel: Rel) -> list[Choice]:
             window = source.window
             columns = window.partition_by if isinstance(window, RowsWindow) else rel.columns
             return [Choice(((source.alias, c),), frozenset([c]) & set(rel.columns)) for c in columns]
-        case Select(child=child):
+        case Select(child=child) | Windowed(child=child):
             return _choices(child)
         case Project(child=child, outputs=outputs):
             carried = [

@@ -13,7 +13,7 @@ from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.expr import Column
 from midstream.plan.functions import closest
-from midstream.plan.query import Source
+from midstream.plan.source import Source
 
 
 def find_name(name: str, known: Sequence[str]) -> str | None:
@@ -78,20 +78,24 @@ def column_of(relation: Relation, name: str) -> Column:
 
 
 class Scope:
-    """The sources a query has named so far, in FROM order.
+    """The sources a SELECT has named so far, in FROM order, inside the scope of the query it is a condition of.
 
-    Invariant: aliases are distinct. `merged` holds the columns that USING has made one with an earlier column.
+    Invariant: aliases are distinct; one in here hides the same one outside. `called` has the alias that the columns of
+    each have in the algebra. `merged` holds the columns that USING has made one with an earlier column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "Scope | None" = None) -> None:
+        self.outer = outer
         self.sources: list[Relation] = []
+        self.called: dict[str, str] = {}
         self.merged: set[tuple[str, str]] = set()
 
-    def add(self, source: Relation) -> None:
-        """Bring a source into scope."""
+    def add(self, source: Relation, called: str) -> None:
+        """Bring a source into scope whose columns the algebra knows under an alias."""
         if any(s.alias == source.alias for s in self.sources):
             raise PlanError(f"alias '{source.alias}' is used twice in FROM; give each stream its own alias")
         self.sources.append(source)
+        self.called[source.alias] = called
 
     def source(self, alias: str) -> Relation:
         """Return the source that an alias names."""
@@ -106,7 +110,18 @@ class Scope:
         return any(self._holders(name, exact=False))
 
     def column(self, name: str, alias: str = "") -> Column:
-        """Return the column that a name, with or without an alias, means."""
+        """Return the column that a name, with or without an alias, means in here, or else outside."""
+        around = self._around(name, alias)
+        return (around or self)._column(name, alias)
+
+    def _around(self, name: str, alias: str) -> "Scope | None":
+        """Return the innermost scope, from this one outwards, that knows a name."""
+        known = self.has(name) if not alias else find_name(alias, [s.alias for s in self.sources]) is not None
+        if known:
+            return self
+        return self.outer._around(name, alias) if self.outer else None
+
+    def _column(self, name: str, alias: str) -> Column:
         if alias:
             return self.column_in(self.source(alias), name)
         holders = list(self._holders(name, exact=True)) or list(self._holders(name, exact=False))
@@ -119,14 +134,14 @@ class Scope:
         return self.column_in(holders[0], name)
 
     def column_in(self, source: Relation, name: str) -> Column:
-        """Return the column of a source that a name means."""
-        return column_of(source, name)
+        """Return the column of a source that a name means, as the algebra knows it."""
+        return replace(column_of(source, name), alias=self.called[source.alias])
 
     def merge(self, name: str, before: int) -> tuple[Column, Column]:
         """Make a column of USING one for `*`; return it on the left, the first sources, and in the one behind them."""
         left, right = copy(self), self.sources[before]
         left.sources = self.sources[:before]
-        both = Scope.column(left, name), self.column_in(right, name)
+        both = left._column(name, ""), self.column_in(right, name)
         self.merged.add((right.alias, both[1].name))
         return both
 
@@ -143,44 +158,3 @@ class Scope:
             for name in names_of(source):
                 if alias or (source.alias, name) not in self.merged:
                     yield self.column_in(source, name)
-
-
-class NestedScope(Scope):
-    """The scope of one SELECT of a hopping query, inside that of the query it is a condition of.
-
-    Invariant: `called` has every alias in scope, with the one that its columns have in the algebra. An alias in here
-    hides the same one outside.
-    """
-
-    def __init__(self, outer: "NestedScope | None" = None) -> None:
-        super().__init__()
-        self.outer = outer
-        self.called: dict[str, str] = {}
-
-    def add_as(self, source: Relation, called: str) -> None:
-        """Bring a source into scope whose columns the algebra knows under another alias."""
-        self.add(source)
-        self.called[source.alias] = called
-
-    def column_in(self, source: Relation, name: str) -> Column:
-        """Return the column of a source that a name means, as the algebra knows it."""
-        return replace(super().column_in(source, name), alias=self.called[source.alias])
-
-    def column(self, name: str, alias: str = "") -> Column:
-        """Return the column that a name means in here, or else outside."""
-        if self.outer is not None and not self._knows(name, alias):
-            around = self.outer.around(name, alias)
-            if around is not None:
-                return around.column(name, alias)
-        return super().column(name, alias)
-
-    def around(self, name: str, alias: str) -> "NestedScope | None":
-        """Return the innermost scope, from this one outwards, that knows a name."""
-        if self._knows(name, alias):
-            return self
-        return self.outer.around(name, alias) if self.outer else None
-
-    def _knows(self, name: str, alias: str) -> bool:
-        if alias:
-            return find_name(alias, [s.alias for s in self.sources]) is not None
-        return self.has(name)

@@ -3,9 +3,9 @@
 import pyarrow as pa
 from sqlglot import exp
 
-from midstream.lang.bind_expression import ExpressionBinder
+from midstream.lang.bind.expression import ExpressionBinder
+from midstream.lang.bind.scope import Relation, Scope, column_of
 from midstream.lang.place import error_at
-from midstream.lang.scope import Relation, column_of
 from midstream.lang.window_clause import WindowClause
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
@@ -31,7 +31,7 @@ def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWind
         raise error_at(str(error), text, clause.offset) from None
 
 
-def instances(clause: WindowClause, source: Relation, rows: ExpressionBinder, word: str) -> Instances:
+def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: str) -> Instances:
     """Return the sequence of instances that a clause means; `word` is what asks for it."""
     try:
         if clause.start is not None and clause.end is not None:
@@ -41,7 +41,10 @@ def instances(clause: WindowClause, source: Relation, rows: ExpressionBinder, wo
         if clause.slide_us is not None and clause.width_us is not None:
             return RangeInstances(clause.width_us, clause.slide_us)
         if clause.slide is not None and clause.rows is not None:
-            partition_by = tuple(column_of(source, name) for name in clause.partition_by)
+            alone = scope.sources[0] if len(scope.sources) == 1 else None
+            partition_by = tuple(
+                scope.column_in(alone, name) if alone else scope.column(name) for name in clause.partition_by
+            )
             return RowsInstances(clause.rows, clause.slide, partition_by)
         raise PlanError(
             f"{word} needs a window that slides: say how far the window moves, for example {_example(clause)}"

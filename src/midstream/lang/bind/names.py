@@ -8,7 +8,7 @@ from sqlglot import exp
 from midstream.model.stream import StreamSchema
 
 
-class HopNames:
+class Names:
     """Hand out aliases for the algebra of one query, each once.
 
     A name that is written once stays as it is; where it is written again, it is followed by a number.
@@ -22,7 +22,7 @@ class HopNames:
     def take(self, name: str = "") -> str:
         """Return an alias for what is written under a name, or under none.
 
-        >>> names = HopNames(exp.Select(), [])
+        >>> names = Names(exp.Select(), [])
         >>> names.take("g"), names.take("g"), names.take(), names.take("g"), names.take()
         ('g', 'g_2', '#1', 'g_3', '#2')
         """

@@ -1,5 +1,6 @@
-"""Expressions and types as plain values that JSON can hold, and back: exactly the same expression."""
+"""Types, schemas and expressions as plain values that JSON can hold, and back: exactly the same ones."""
 
+import base64
 import datetime as dt
 import decimal
 import re
@@ -56,6 +57,39 @@ def read_type(text: str) -> pa.DataType:
         return pa.type_for_alias(text)
     except ValueError:
         raise PlanError(f"there is no type '{text}'") from None
+
+
+def write_schema(schema: pa.Schema) -> list[list[Any]]:
+    """Write the columns of a stream: name, type and whether it may be NULL.
+
+    A type that queries cannot use is written as Arrow writes it.
+    """
+    return [[field.name, _write_any_type(field), field.nullable] for field in schema]
+
+
+def _write_any_type(field: pa.Field) -> str | Written:
+    try:
+        if read_type(write_type(field.type)) == field.type:
+            return write_type(field.type)
+    except PlanError:
+        pass
+    return {"arrow": base64.b64encode(pa.schema([field]).serialize()).decode()}
+
+
+def read_schema(written: list[list[Any]]) -> pa.Schema:
+    """Read the columns of a stream.
+
+    >>> columns = pa.schema([("k", pa.int64()), ("tags", pa.list_(pa.string()))])
+    >>> read_schema(write_schema(columns)) == columns
+    True
+    """
+    return pa.schema([pa.field(name, _read_any_type(t), nullable) for name, t, nullable in written])
+
+
+def _read_any_type(written: str | Written) -> pa.DataType:
+    if isinstance(written, str):
+        return read_type(written)
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written["arrow"]))).field(0).type
 
 
 def write_column(column: Column) -> list[str]:

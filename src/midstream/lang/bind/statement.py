@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from midstream.lang.dialect import keyword_offset
-from midstream.lang.place import offset_of
+from midstream.lang.place import error_at, offset_of
+from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
-from midstream.plan.aggregates import AGGREGATE_SYNONYMS, AGGREGATES, OTHER_AGGREGATES
-from midstream.plan.stage import UserAggregate
+from midstream.plan.aggregates import AGGREGATE_SYNONYMS, AGGREGATES, OTHER_AGGREGATES, UserAggregate
+from midstream.plan.capabilities import cannot
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,12 @@ class Statement:
     catalog: Sequence[StreamSchema]
     text: str = ""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+    hops: bool = False
+    """Whether it ends with HOP BY."""
+
+    def cannot(self, limit: str, offset: int | None, **named: object) -> SqlError:
+        """Make the error of something that queries cannot do yet."""
+        return error_at(cannot(limit, **named), self.text, offset)
 
     def is_aggregate(self, name: str) -> bool:
         """Tell whether a function name is an aggregate."""

@@ -2,12 +2,12 @@
 
 from sqlglot import exp
 
-from midstream.lang.bind_expression import ExpressionBinder
-from midstream.lang.clauses import refuse_clauses
+from midstream.lang.bind.clauses import refuse_clauses
+from midstream.lang.bind.expression import ExpressionBinder
+from midstream.lang.bind.scope import Scope
+from midstream.lang.bind.statement import Statement
 from midstream.lang.dialect import WINDOW
 from midstream.lang.place import error_at
-from midstream.lang.scope import Scope
-from midstream.lang.statement import Statement
 from midstream.model.errors import SqlError
 from midstream.plan.expr import Expr
 from midstream.plan.logic import conjuncts
@@ -30,9 +30,13 @@ class FromBinder:
         """Bring a stream or a subquery into scope."""
         raise NotImplementedError
 
+    def refuse_clauses(self, select: exp.Select) -> None:
+        """Refuse what a SELECT cannot have."""
+        refuse_clauses(select, self.bound, self.text)
+
     def sources(self, select: exp.Select) -> None:
         """Bring what a SELECT reads into scope."""
-        refuse_clauses(select, self.bound, self.text)
+        self.refuse_clauses(select)
         origin = select.args.get("from_")
         if origin is None:
             raise SqlError("the query reads no stream; FROM is missing")

@@ -1,0 +1,1 @@
+"""Bind: a sqlglot tree and what is declared to a validated query."""

@@ -1,0 +1,232 @@
+"""The parts of a query that answers row by row, as its operators work on them: blocks, and stages above the first.
+
+    streams ──▶ block: joined, WHERE, SELECT ──▶ stage: window, WHERE, GROUP BY, HAVING, SELECT ──▶ next stage
+    streams ──▶ one block each ──▶ the first one's values, less those of the others
+
+All of it is read off the query's tree; a tree that has no such parts is refused by the name of what is missing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.plan.aggregates import Aggregate
+from midstream.plan.algebra import Except, Group, Join, Project, Rel, Scan, Select, Windowed, name_of
+from midstream.plan.capabilities import MOST_IN_DIFFERENCE, refuse
+from midstream.plan.expr import Column, Expr, columns, quoted, replace_columns
+from midstream.plan.source import Source
+from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
+
+GROUPS = "#"
+"""An alias for keys and aggregates where there is no tree to name them."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One entry of a select list."""
+
+    name: str
+    expr: Expr
+
+    def __str__(self) -> str:
+        same = isinstance(self.expr, Column) and self.expr.name == self.name
+        return str(self.expr) if same else f"{self.expr} AS {quoted(self.name)}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One SELECT over streams: what FROM names, the conditions of WHERE as written, and the select list."""
+
+    sources: tuple[Source, ...]
+    conjuncts: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the select list as an Arrow schema."""
+        return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """Return what is selected, without its names."""
+        return tuple(o.expr for o in self.outputs)
+
+
+@dataclass(frozen=True)
+class Shown(Column):
+    """A column that prints as what it stands for."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Aggregates over the instances of a window.
+
+    `conjuncts`, `keys` and arguments read the level below under `alias`; `having` and `outputs` read `key0`, `key1`,
+    ..., `agg0`, `agg1`, ... under `groups`. Without keys every instance gives one row, also when the conjuncts leave
+    none of its rows.
+    """
+
+    alias: str
+    window: Instances
+    conjuncts: tuple[Expr, ...]
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+    having: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+    groups: str = GROUPS
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the select list as an Arrow schema."""
+        return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
+
+    def reads(self) -> list[Column]:
+        """Return the columns of the input that the stage reads."""
+        exprs = [*self.conjuncts, *self.keys, *(a.argument for a in self.aggregates if a.argument is not None)]
+        if isinstance(self.window, PredicateWindow):
+            exprs += [self.window.start, self.window.end]
+        if isinstance(self.window, RowsInstances):
+            exprs += self.window.partition_by
+        return [c for e in exprs for c in columns(e)]
+
+    def key_of(self, expr: Expr) -> Expr | None:
+        """Return the key that an expression over groups is, or None."""
+        return dict(zip(self._groups(), self.keys, strict=False)).get(expr) if isinstance(expr, Column) else None
+
+    def over_rows(self, expr: Expr) -> Expr:
+        """Return an expression over groups that prints as SQL: keys and aggregates as they are computed from rows."""
+        texts = dict(zip(self._groups(), map(str, (*self.keys, *self.aggregates)), strict=True))
+        return replace_columns(expr, lambda c: Shown(c.alias, c.name, c.type, texts[c]))
+
+    def _groups(self) -> list[Column]:
+        keys = [Column(self.groups, f"key{i}", key.type) for i, key in enumerate(self.keys)]
+        return keys + [Column(self.groups, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)]
+
+    @property
+    def kept_apart(self) -> list[Column]:
+        """Return the columns whose different values never meet in a result."""
+        match self.window:
+            case RowsInstances(partition_by=partition_by):
+                return list(dict.fromkeys(partition_by))
+            case RangeInstances():
+                return [key for key in self.keys if isinstance(key, Column)]
+            case _:
+                return []
+
+    def __str__(self) -> str:
+        """Write what the stage does before it selects, on one line."""
+        parts = [f"{quoted(self.alias)} {self.window}"]
+        if self.conjuncts:
+            parts.append("where " + " AND ".join(map(str, self.conjuncts)))
+        if self.keys:
+            parts.append("group by " + ", ".join(map(str, self.keys)))
+        if self.aggregates:
+            parts.append("aggregate " + ", ".join(map(str, self.aggregates)))
+        if self.having:
+            parts.append("having " + " AND ".join(str(self.over_rows(h)) for h in self.having))
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a query that answers row by row is made of; `taken` is what each of its other streams takes away."""
+
+    first: Block
+    taken: tuple[Block, ...] = ()
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the first block and those that are taken away from it."""
+        return (self.first, *self.taken)
+
+
+def parts_of(root: Rel) -> Parts:
+    """Read the parts off a tree, or refuse it."""
+    if isinstance(root, Except):
+        return _difference(root)
+    stages: list[Stage] = []
+    rel: Rel = root
+    while (level := _level(rel)) is not None:
+        stages.insert(0, level[0])
+        rel = level[1]
+    if isinstance(rel, Project):
+        return Parts(_block(rel.child, ((c.name, e) for c, e in rel.outputs)), (), tuple(stages))
+    if not stages:
+        raise refuse("operator row by row", word=name_of(rel).upper())
+    return Parts(_block(rel, ((c.name, c) for c in rel.columns)), (), tuple(stages))
+
+
+def _difference(root: Except) -> Parts:
+    blocks: list[Block] = []
+    rel: Rel = root
+    while isinstance(rel, Except):
+        if rel.all:
+            raise refuse("EXCEPT ALL row by row")
+        blocks.insert(0, _side(rel.right))
+        rel = rel.left
+    blocks.insert(0, _side(rel))
+    if len(blocks) > MOST_IN_DIFFERENCE:
+        raise refuse("long difference row by row", count=len(blocks))
+    return Parts(blocks[0], tuple(blocks[1:]))
+
+
+def _side(rel: Rel) -> Block:
+    if not isinstance(rel, Project):
+        limit = "nested EXCEPT row by row" if isinstance(rel, Except) else "operator row by row"
+        raise refuse(limit, word=name_of(rel).upper())
+    block = _block(rel.child, ((c.name, e) for c, e in rel.outputs))
+    if len(block.sources) > 1:
+        first, other = block.sources[:2]
+        raise refuse("EXCEPT over a join row by row", other=other.alias, alias=first.alias)
+    return block
+
+
+def _level(rel: Rel) -> tuple[Stage, Rel] | None:
+    """Return the stage at the top of a tree and what it is over, or None."""
+    if not isinstance(rel, Project):
+        return None
+    group, having = _without_conditions(rel.child)
+    if not isinstance(group, Group):
+        return None
+    windowed, conjuncts = _without_conditions(group.child)
+    if not isinstance(windowed, Windowed):
+        raise refuse("operator row by row", word="GROUP BY without a window that slides")
+    outputs = tuple(Output(c.name, e) for c, e in rel.outputs)
+    below = windowed.child
+    alias = below.columns[0].alias
+    return Stage(alias, windowed.window, conjuncts, group.keys, group.aggregates, having, outputs, group.alias), below
+
+
+def _without_conditions(rel: Rel) -> tuple[Rel, tuple[Expr, ...]]:
+    return (rel.child, rel.conjuncts) if isinstance(rel, Select) else (rel, ())
+
+
+def _block(rel: Rel, outputs: Iterable[tuple[str, Expr]]) -> Block:
+    sources, conjuncts = _joined(rel)
+    return Block(tuple(sources), tuple(conjuncts), tuple(Output(name, e) for name, e in outputs))
+
+
+def _joined(rel: Rel) -> tuple[list[Source], list[Expr]]:
+    """Return the streams below joins and conditions, and all of the conditions."""
+    match rel:
+        case Scan(source=source):
+            return [source], []
+        case Select(child=child, conjuncts=conjuncts):
+            sources, conditions = _joined(child)
+            return sources, [*conditions, *conjuncts]
+        case Join(left=left, right=right, conjuncts=conjuncts):
+            (a, first), (b, second) = _joined(left), _joined(right)
+            return [*a, *b], [*first, *second, *conjuncts]
+        case Project() | Group():
+            raise refuse("join over a subquery row by row")
+        case Except():
+            raise refuse("window over a set operation")
+        case _:
+            raise refuse("operator row by row", word=name_of(rel).upper())

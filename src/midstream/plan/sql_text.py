@@ -1,0 +1,54 @@
+"""The SQL of a query that answers row by row: what is read back as the same query."""
+
+from collections.abc import Sequence
+
+from midstream.plan.expr import Column, Expr, Literal, quoted
+from midstream.plan.parts import Block, Output, Parts, Stage
+from midstream.plan.source import Source
+
+
+def sql_text(parts: Parts) -> str:
+    """Write a query: the block, or the difference, and every stage around it."""
+    if parts.taken:
+        others = [_select(b.values, b.sources, b.conjuncts) for b in parts.taken]
+        return "\nEXCEPT\n".join([block_sql(parts.first), *others])
+    text = block_sql(parts.first)
+    for number, stage in enumerate(parts.stages):
+        bare = number == 0 and _is_bare(parts.first, stage)
+        text = _stage_sql(stage, quoted(parts.first.sources[0].stream.name) if bare else f"({text})")
+    return text
+
+
+def block_sql(block: Block) -> str:
+    """Write one SELECT over streams."""
+    return _select(block.outputs, block.sources, block.conjuncts)
+
+
+def _is_bare(block: Block, stage: Stage) -> bool:
+    """Tell whether the window of a stage is right behind a stream."""
+    return [s.alias for s in block.sources] == [stage.alias]
+
+
+def _stage_sql(stage: Stage, item: str) -> str:
+    """Write a stage over an item of FROM: a stream, or a query in parentheses; its alias goes after the window."""
+    outputs = []
+    for output in stage.outputs:
+        key = stage.key_of(output.expr)
+        same = isinstance(key, Column) and key.name == output.name
+        outputs.append(str(key) if same else f"{stage.over_rows(output.expr)} AS {quoted(output.name)}")
+    text = f"SELECT {', '.join(outputs)}\nFROM {item} {stage.window}"
+    if item != quoted(stage.alias):
+        text += f" {quoted(stage.alias)}"
+    if stage.conjuncts:
+        text += f"\nWHERE {' AND '.join(map(str, stage.conjuncts))}"
+    if stage.keys:
+        # A bare number would be the place of a column in the select list.
+        text += "\nGROUP BY " + ", ".join(f"({k})" if isinstance(k, Literal) else str(k) for k in stage.keys)
+    if stage.having:
+        text += f"\nHAVING {' AND '.join(str(stage.over_rows(h)) for h in stage.having)}"
+    return text
+
+
+def _select(outputs: Sequence[Output | Expr], sources: Sequence[Source], conjuncts: Sequence[Expr]) -> str:
+    text = f"SELECT {', '.join(map(str, outputs))}\nFROM {', '.join(map(str, sources))}"
+    return text + (f"\nWHERE {' AND '.join(map(str, conjuncts))}" if conjuncts else "")
