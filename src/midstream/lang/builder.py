@@ -14,9 +14,9 @@ from typing import Any
 from sqlglot import exp
 
 from midstream.lang.bind.query import bind
-from midstream.lang.dialect import WINDOW
 from midstream.lang.expression import Expression, When, col, fn, identifier, lit, when
-from midstream.lang.window_clause import WindowClause
+from midstream.lang.syntax.dialect import WINDOW
+from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration
 from midstream.plan.aggregates import UserAggregate

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from midstream.lang.dialect import Midstream
+from midstream.lang.syntax.dialect import Midstream
 from midstream.model.errors import MidstreamError
 
 # How tightly operators bind, loosest first; what binds looser than its surroundings gets parentheses.

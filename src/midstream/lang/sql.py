@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from midstream.lang.bind.query import bind
-from midstream.lang.dialect import Midstream
-from midstream.lang.place import error_at
+from midstream.lang.syntax.dialect import Midstream
+from midstream.lang.syntax.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.lang.types import type_named
+from midstream.lang.syntax.types import type_named
 from midstream.local.toml_file import AggregateSpec
 from midstream.model.errors import MidstreamError
 from midstream.model.own_function import OwnFunction

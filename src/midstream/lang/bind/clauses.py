@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from midstream.lang.dialect import keyword_offset
-from midstream.lang.place import error_at, offset_of
+from midstream.lang.syntax.dialect import keyword_offset
+from midstream.lang.syntax.place import error_at, offset_of
 
 CLAUSES = {
     "with_": "WITH", "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY",

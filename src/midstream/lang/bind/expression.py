@@ -10,9 +10,9 @@ from sqlglot import TokenType, exp
 
 from midstream.lang.bind.scope import Scope
 from midstream.lang.bind.statement import Statement
-from midstream.lang.dialect import keyword_before
-from midstream.lang.place import error_at, offset_of
-from midstream.lang.types import read_interval, read_type
+from midstream.lang.syntax.dialect import keyword_before
+from midstream.lang.syntax.place import error_at, offset_of
+from midstream.lang.syntax.types import read_interval, read_type
 from midstream.model.errors import PlanError
 from midstream.model.types import type_name
 from midstream.plan.aggregates import AGGREGATES

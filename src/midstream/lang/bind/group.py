@@ -11,8 +11,8 @@ from sqlglot import exp
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.scope import find_name
 from midstream.lang.bind.select_list import Item, select_items, star_of
-from midstream.lang.dialect import keyword_offset
-from midstream.lang.place import error_at
+from midstream.lang.syntax.dialect import keyword_offset
+from midstream.lang.syntax.place import error_at
 from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL
 from midstream.plan.aggregates import Aggregate, aggregate

@@ -15,8 +15,8 @@ from midstream.lang.bind.names import Names
 from midstream.lang.bind.select import Block, SelectBinder
 from midstream.lang.bind.select_list import Item
 from midstream.lang.bind.statement import Statement
-from midstream.lang.dialect import HOP_CLAUSE, keyword_before
-from midstream.lang.place import error_at, offset_of
+from midstream.lang.syntax.dialect import HOP_CLAUSE, keyword_before
+from midstream.lang.syntax.place import error_at, offset_of
 from midstream.model.errors import PlanError, SqlError
 from midstream.model.stream import StreamSchema
 from midstream.model.types import type_name

@@ -22,9 +22,9 @@ from midstream.lang.bind.sources import FromBinder, is_around_joins
 from midstream.lang.bind.statement import Statement
 from midstream.lang.bind.stream_item import bare_source, refuse_renaming, with_window
 from midstream.lang.bind.window import JOIN_EXAMPLE, instances, plain_window
-from midstream.lang.dialect import WINDOW, keyword_before, keyword_offset
-from midstream.lang.place import error_at, offset_of
-from midstream.lang.window_clause import WindowClause
+from midstream.lang.syntax.dialect import WINDOW, keyword_before, keyword_offset
+from midstream.lang.syntax.place import error_at, offset_of
+from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import SqlError
 from midstream.plan.algebra import Anti, Group, Join, Rel, Scan, Select, Windowed, schema_of
 from midstream.plan.expr import Column, Expr, aliases, replace_columns

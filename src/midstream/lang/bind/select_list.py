@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from midstream.lang.bind.expression import ExpressionBinder
-from midstream.lang.dialect import Midstream
+from midstream.lang.syntax.dialect import Midstream
 from midstream.model.types import INTERVAL
 from midstream.plan.expr import Expr
 

@@ -6,8 +6,8 @@ from midstream.lang.bind.clauses import refuse_clauses
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.scope import Scope
 from midstream.lang.bind.statement import Statement
-from midstream.lang.dialect import WINDOW
-from midstream.lang.place import error_at
+from midstream.lang.syntax.dialect import WINDOW
+from midstream.lang.syntax.place import error_at
 from midstream.model.errors import SqlError
 from midstream.plan.expr import Expr
 from midstream.plan.logic import conjuncts

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from midstream.lang.dialect import keyword_offset
-from midstream.lang.place import error_at, offset_of
+from midstream.lang.syntax.dialect import keyword_offset
+from midstream.lang.syntax.place import error_at, offset_of
 from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import AGGREGATE_SYNONYMS, AGGREGATES, OTHER_AGGREGATES, UserAggregate

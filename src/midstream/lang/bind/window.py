@@ -5,8 +5,8 @@ from sqlglot import exp
 
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.scope import Relation, Scope, column_of
-from midstream.lang.place import error_at
-from midstream.lang.window_clause import WindowClause
+from midstream.lang.syntax.place import error_at
+from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
 from midstream.model.types import type_name

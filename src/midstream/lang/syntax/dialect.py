@@ -15,9 +15,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from midstream.lang.hop_clause import take_hop
-from midstream.lang.place import error_at, offset_of, range_of
-from midstream.lang.window_clause import WindowClause, is_window, read_window
+from midstream.lang.syntax.hop_clause import take_hop
+from midstream.lang.syntax.place import error_at, offset_of, range_of
+from midstream.lang.syntax.window_clause import WindowClause, is_window, read_window
 
 WINDOW = "midstream_window"
 """The key of `node.meta` under which a table, or a subquery in FROM, keeps its `WindowClause`."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from sqlglot import Token, TokenType
 
-from midstream.lang.place import error_at
+from midstream.lang.syntax.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.time import unit_us
 

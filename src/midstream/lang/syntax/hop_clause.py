@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
-from midstream.lang.cursor import Cursor
-from midstream.lang.place import error_at
+from midstream.lang.syntax.cursor import Cursor
+from midstream.lang.syntax.place import error_at
 from midstream.model.time import format_duration
 from midstream.plan.query import COMPLETE, DELTA, MOST_HOP_US, Emit
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
 
-from midstream.lang.cursor import Cursor
-from midstream.lang.place import error_at
+from midstream.lang.syntax.cursor import Cursor
+from midstream.lang.syntax.place import error_at
 
 Condition = Callable[[Sequence[Token]], exp.Expr]
 """How the tokens of a condition are parsed."""

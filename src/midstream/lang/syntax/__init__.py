@@ -1,0 +1,1 @@
+"""Syntax: the SQL dialect and its clauses that sqlglot does not read, with places for errors."""
