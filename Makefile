@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all lint format demo replay-demo bench forks clean
+.PHONY: help setup check test test-all lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -34,6 +34,9 @@ lint: .venv/.ready-dev ## Format check, lint and types only
 format: .venv/.ready-dev ## Rewrite the code in the house format, and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
+
+cases: .venv/.ready-dev ## Rewrite the expectations of the golden cases in tests/cases; then read the diff
+	@REWRITE_CASES=1 $(BIN)/pytest -q tests/test_cases.py
 
 demo: .venv/.ready-spark ## Run a live 4-way join on local Spark for a minute, then check it (SECONDS=45)
 	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/midstream demo --seconds $(SECONDS)

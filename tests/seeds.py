@@ -50,11 +50,13 @@ def turn(numbers: Iterable[int], part: int | None) -> list[int]:
     return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]
 
 
-def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = ()) -> list[Any]:
+def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = (), slow: bool = True) -> list[Any]:
     """Return `count` seeds for `parametrize`: the first `quick` ones always, `kept` ones and a part of the others slow.
 
-    `kept` are those that failed once, from this range or not. With `quick` equal to `count` nothing takes turns.
+    `kept` are those that failed once, from this range or not. Tests that `make check` leaves out anyway
+    need no mark: `slow` is then False.
     """
     always = range(first, first + quick)
     others = {n for n in kept if n not in always} | {*turn(range(first + quick, first + count), chosen())}
-    return [*always, *(pytest.param(n, marks=pytest.mark.slow) for n in sorted(others))]
+    marks = [pytest.mark.slow] if slow else []
+    return [*always, *(pytest.param(n, marks=marks) for n in sorted(others))]

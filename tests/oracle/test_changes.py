@@ -63,7 +63,7 @@ class Case:
 
 
 def run_engine(
-    case: Case, folder: Path, controls: Sequence[tuple[str, int]] = ()
+    case: Case, folder: Path, controls: Sequence[tuple[str, int]] = (), runtime: str = "local"
 ) -> tuple[list[tuple[Value, ...]], Report]:
     """Replay a case; return the output rows in order, and the report."""
     lines = [f"sql = {json.dumps(case.first.sql)}"]
@@ -83,16 +83,16 @@ def run_engine(
         lines += ["[[at]]", f"time = {at_us}", *block]
     scenario = folder / "scenario.toml"
     scenario.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    report, table = replay(prepare(read_scenario(scenario)))
+    report, table = replay(prepare(replace(read_scenario(scenario), runtime=runtime)))
     assert table is not None
     return [tuple(row.values()) for row in table.to_pylist()], report
 
 
-def check(case: Case, folder: Path) -> Report:
+def check(case: Case, folder: Path, runtime: str = "local") -> Report:
     """Compare the output of the engine with that of the oracle: rows, versions, order; return the report."""
     oracle = Oracle(case.rows, case.first, case.changes)
     expected = [g.row for g in oracle.given_out()]
-    got, report = run_engine(case, folder)
+    got, report = run_engine(case, folder, runtime=runtime)
     if got != expected:
         n = next(
             (n for n, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected))

@@ -12,11 +12,13 @@ import midstream as ms
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from oracle.differences import draw_difference, recompute_changes, rows_of
+from seeds import seeds
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.together
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=8, slow=False))
 def test_a_drawn_difference_equals_recomputing(seed: int, spark: object) -> None:
     from midstream.spark.rehearse import rehearse
 
@@ -35,6 +37,12 @@ def test_a_drawn_difference_equals_recomputing(seed: int, spark: object) -> None
     assert report.buckets == 1
     assert report.rows_out == len(expected)
     assert len(report.migrations) == len(case.requests)
+
+
+@pytest.mark.parametrize("seed", [40])
+def test_a_drawn_difference_equals_recomputing_alone(seed: int, spark: object) -> None:
+    """The same with a streaming query of its own."""
+    test_a_drawn_difference_equals_recomputing(seed, spark)
 
 
 SQL = """SELECT k FROM a [RANGE 200 MILLISECONDS]

@@ -41,6 +41,7 @@ from midstream.spark.checkpoint import Checkpoint
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import Row, times_of
 from oracle.hop_recompute import recompute
+from seeds import seeds
 
 pytestmark = pytest.mark.spark
 
@@ -49,7 +50,8 @@ SCRIPT = Path(__file__).with_name("live_hopping.py")
 BATCHES = 12
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.together
+@pytest.mark.parametrize("seed", seeds(0, 180, quick=36, slow=False))
 def test_a_drawn_query_answers_as_in_process(seed: int, spark: object) -> None:
     from midstream.spark.rehearse import rehearse
 
@@ -78,6 +80,12 @@ def test_a_drawn_query_answers_as_in_process(seed: int, spark: object) -> None:
             at = len(case.names)
             found.setdefault(row[at + 2], Counter())[(*row[:at], *row[at + 3 :])] += 1
         assert found == {hop: rows for hop, rows in recompute(case) if rows}, told
+
+
+@pytest.mark.parametrize("seed", [180, 183, 187])
+def test_a_drawn_query_answers_as_in_process_alone(seed: int, spark: object) -> None:
+    """The same with a streaming query of its own."""
+    test_a_drawn_query_answers_as_in_process(seed, spark)
 
 
 # Live ----------------------------------------------------------------------------------------------------------------

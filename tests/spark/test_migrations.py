@@ -30,6 +30,7 @@ from oracle.migrations import (
 )
 from oracle.recompute import plain, recompute
 from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
+from seeds import seeds
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,8 @@ SCRIPT = Path(__file__).with_name("live_migrations.py")
 BATCHES = 20
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.together
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=24, slow=False))
 def test_a_drawn_query_with_migrations_equals_recomputing(seed: int, spark: object) -> None:
     from midstream.spark.rehearse import rehearse
 
@@ -64,6 +66,12 @@ def test_a_drawn_query_with_migrations_equals_recomputing(seed: int, spark: obje
     bounds = [*range(batch_us, 61_000_000, batch_us), 2**60]
     local, _ = run_with_migrations(case, bounds, buckets, requests, False, framework)
     assert plain(got, got.schema) == plain(local, got.schema), "in process it is another order: " + told
+
+
+@pytest.mark.parametrize("seed", [120, 121])
+def test_a_drawn_query_with_migrations_equals_recomputing_alone(seed: int, spark: object) -> None:
+    """The same with a streaming query of its own."""
+    test_a_drawn_query_with_migrations_equals_recomputing(seed, spark)
 
 
 def write_streams(folder: Path, names: str = "abcd", seconds: float = 1.5) -> dict[str, pa.Table]:

@@ -11,14 +11,16 @@ from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
+from seeds import seeds
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_golden_case(path: Path, tmp_path: Path, spark: object) -> None:
+def test_a_golden_case(path: Path, folder: Path, spark: object) -> None:
     case = read_case(path)
-    _, output, late = execute(case, tmp_path, runtime="spark", batch="5 s", buckets=2)
+    _, output, late = execute(case, folder, runtime="spark", batch="5 s", buckets=2)
     assert squeeze(output) == squeeze(case.sections["output"])
     if "late" in case.sections:
         assert squeeze(late) == squeeze(case.sections["late"])
@@ -37,7 +39,8 @@ def on_spark(spark: object, case: Case, batch_us: int, buckets: int) -> "ms.runt
     return report, sink.table()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.together
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=24, slow=False))
 def test_a_drawn_query_equals_recomputing(seed: int, spark: object) -> None:
     rnd = random.Random(9000 + seed)
     while True:
@@ -49,6 +52,12 @@ def test_a_drawn_query_equals_recomputing(seed: int, spark: object) -> None:
     schema = got.schema.remove(got.schema.get_field_index("_version"))
     assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {case.tree}"
     assert report.rows_out == expected.num_rows
+
+
+@pytest.mark.parametrize("seed", [120, 121, 122])
+def test_a_drawn_query_equals_recomputing_alone(seed: int, spark: object) -> None:
+    """The same with a streaming query of its own."""
+    test_a_drawn_query_equals_recomputing(seed, spark)
 
 
 DIFFERENT_KEYS = "SELECT a.v AS x, b.v AS y, c.v AS z FROM {} WHERE a.x = b.x AND b.y = c.y"
