@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midstream.app.engine import Engine
-    from midstream.lang.builder import col, fn, lit, stream, when
+    from midstream.lang.builder import col, fn, lit, not_exists, stream, when
     from midstream.model.errors import MidstreamError
 
-__all__ = ["Engine", "MidstreamError", "col", "fn", "lit", "stream", "when"]
+__all__ = ["Engine", "MidstreamError", "col", "fn", "lit", "not_exists", "stream", "when"]
 
 _HOMES = {"Engine": "app.engine", "MidstreamError": "model.errors"}
 

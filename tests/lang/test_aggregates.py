@@ -184,6 +184,23 @@ def test_a_window_over_a_join() -> None:
     assert query.schema == pa.schema([("k", pa.int32()), ("p", pa.float64())])
 
 
+def test_a_window_right_over_a_join() -> None:
+    query = parse(
+        "SELECT a.k, AVG(price) AS p FROM (stock [ROWS 3] a CROSS JOIN orders [ROWS 1] c JOIN prices [RANGE 1 s] b"
+        " ON a.k = b.k AND c.k < a.k) [ROWS 4 SLIDE 2 PARTITION BY b.k] WHERE qty > 1 GROUP BY a.k HAVING COUNT(*) > 1"
+    )
+    assert str(query) == (
+        "SELECT a.k AS k, AVG(b.price) AS p\n"
+        "FROM (stock [ROWS 3] a CROSS JOIN orders [ROWS 1] c JOIN prices [RANGE 1 SECOND] b"
+        " ON (CAST(a.k AS BIGINT) = b.k) AND (c.k < CAST(a.k AS BIGINT))) [ROWS 4 SLIDE 2 PARTITION BY b.k]\n"
+        "WHERE (a.qty > 1)\nGROUP BY a.k\nHAVING (COUNT(*) > 1)"
+    )
+    assert query.parts.first.schema.names == ["a.qty", "a.k", "b.price", "b.k"]
+    assert query.parts.stages[0].alias == ""
+    assert query.when == "close"
+    assert parse("SELECT COUNT(*) AS n FROM (stock [ROWS 3] a CROSS JOIN stock [ROWS 1] b) [ROWS 4 SLIDE 2]")
+
+
 def test_windows_over_windows() -> None:
     query = parse(
         "SELECT MAX(total) AS most FROM (SELECT k, SUM(qty) AS total FROM stock [ROWS 3 SLIDE 2 PARTITION BY k]"
@@ -285,6 +302,11 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
          " (line 1, column 23)"),
         ("SELECT COUNT(*) FROM stock [ROWS 3 SLIDE 1] EXCEPT SELECT k FROM stock [ROWS 3]",
          "COUNT is not supported in a difference yet (line 1, column 8)"),
+        ("SELECT COUNT(*) FROM (stock a JOIN prices [ROWS 1] b ON a.k = b.k) [ROWS 3 SLIDE 1]",
+         "stream 'a' is joined without a window; write for example stock [RANGE 10 SECONDS] a (line 1, column 23)"),
+        ("SELECT COUNT(*) FROM (stock [ROWS 1] a JOIN prices [ROWS 1] b ON a.k = b.k) [ROWS 3]",
+         "COUNT needs a window that slides: say how far the window moves, for example [ROWS 3 SLIDE 1]"
+         " (line 1, column 83)"),
         ("SELECT COUNT(*) FROM (stock) [ROWS 3 SLIDE 1]",
          "a window belongs behind a stream or a subquery in FROM (line 1, column 36)"),
         # Groups.

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from lang.streams import CATALOG
 
-from midstream.lang.builder import Expression, QueryBuilder, col, fn, lit, stream, when
+from midstream.lang.builder import Expression, QueryBuilder, col, fn, lit, not_exists, stream, when
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError, SqlError
 
@@ -121,6 +121,64 @@ def test_aggregates_are_the_query_of_their_sql() -> None:
     assert outer.bind(CATALOG) == parse_query(whole, CATALOG)
     opened = stream("stock").between(col("k") == 1, col("k") == 2).select(fn.max(col("qty")))
     assert opened.bind(CATALOG) == parse_query("SELECT MAX(qty) FROM stock [START WHEN k = 1 END WHEN k = 2]", CATALOG)
+
+
+ORD, PRI, STO = (stream(name, name[0]).range("10 seconds") for name in ("orders", "prices", "stock"))
+OF = {"o": "orders [RANGE 10 SECONDS] o", "p": "prices [RANGE 10 SECONDS] p", "s": "stock [RANGE 10 SECONDS] s"}
+A, B, C = ORD.select("k"), PRI.select("k"), STO.select("k")
+SAME = col("o.k") == col("p.k")
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (A.hop("30 seconds"), "SELECT k FROM {o} HOP BY 30 SECONDS"),
+        (A.hop(dt.timedelta(minutes=1), emit="delta"), "SELECT k FROM {o} HOP BY 1 MINUTE EMIT DELTA"),
+        (A.distinct().hop("5 s"), "SELECT DISTINCT k FROM {o} HOP BY 5 SECONDS"),
+        (A.except_(B).hop("5 s"), "SELECT k FROM {o} EXCEPT SELECT k FROM {p} HOP BY 5 SECONDS"),
+        (A.except_(B, keep_all=True).hop("5 s"), "SELECT k FROM {o} EXCEPT ALL SELECT k FROM {p} HOP BY 5 SECONDS"),
+        (A.union(B).hop("5 s"), "SELECT k FROM {o} UNION SELECT k FROM {p} HOP BY 5 SECONDS"),
+        (A.union(B, keep_all=True).hop("5 s"), "SELECT k FROM {o} UNION ALL SELECT k FROM {p} HOP BY 5 SECONDS"),
+        (A.intersect(B).hop("5 s"), "SELECT k FROM {o} INTERSECT SELECT k FROM {p} HOP BY 5 SECONDS"),
+        (A.except_(B.union(C)).except_(C).hop("5 s"),
+         "SELECT k FROM {o} EXCEPT (SELECT k FROM {p} UNION SELECT k FROM {s}) EXCEPT SELECT k FROM {s} "
+         "HOP BY 5 SECONDS"),
+        (ORD.anti_join(PRI, on=SAME).join(STO, on=col("s.k") == col("o.k")).select("o.x", "s.qty").hop("5 s"),
+         "SELECT o.x, s.qty FROM {o} ANTI JOIN {p} ON o.k = p.k JOIN {s} ON s.k = o.k HOP BY 5 SECONDS"),
+        (ORD.where(col("x") > 1, not_exists(PRI.where(SAME).select("p.k"))).select("x").hop("5 s"),
+         "SELECT x FROM {o} WHERE x > 1 AND NOT EXISTS (SELECT p.k FROM {p} WHERE o.k = p.k) HOP BY 5 SECONDS"),
+        (ORD.anti_join(A.except_(B).results("z"), on=col("z.k") == col("o.k")).select("x").hop("5 s"),
+         "SELECT x FROM {o} ANTI JOIN (SELECT k FROM {o} EXCEPT SELECT k FROM {p}) z ON z.k = o.k HOP BY 5 SECONDS"),
+        (A.distinct().results("z").join(PRI, on=col("z.k") == col("p.k")).select("price").hop("5 s"),
+         "SELECT price FROM (SELECT DISTINCT k FROM {o}) z JOIN {p} ON z.k = p.k HOP BY 5 SECONDS"),
+        (ORD.join(PRI, on=SAME).group_by("o.k").having(fn.count() > 1).select("o.k", n=fn.count()).hop("5 s"),
+         "SELECT o.k, COUNT(*) AS n FROM {o} JOIN {p} ON o.k = p.k GROUP BY o.k HAVING COUNT(*) > 1 HOP BY 5 SECONDS"),
+        # Without hops.
+        (A.except_(B).except_(C), "SELECT k FROM {o} EXCEPT SELECT k FROM {p} EXCEPT SELECT k FROM {s}"),
+        (ORD.join(PRI, on=SAME).select("o.k", "price").results("z").rows(4, slide=2, partition_by="k").select(fn.count()),
+         "SELECT COUNT(*) FROM (SELECT o.k, price FROM {o} JOIN {p} ON o.k = p.k) [ROWS 4 SLIDE 2 PARTITION BY k] z"),
+        (ORD.join(PRI, on=SAME).joined().rows(4, "o.k", slide=2).group_by("p.k").select("p.k", n=fn.sum(col("x"))),
+         "SELECT p.k, SUM(x) AS n FROM ({o} JOIN {p} ON o.k = p.k) [ROWS 4 SLIDE 2 PARTITION BY o.k] GROUP BY p.k"),
+    ],
+)  # fmt: skip
+def test_all_that_sql_can_say(built: QueryBuilder, text: str) -> None:
+    wanted = parse_query(text.format(**OF), CATALOG)
+    assert built.bind(CATALOG) == wanted
+    assert parse_query(built.sql(), CATALOG) == wanted, built.sql()
+    assert built.bind(CATALOG).text == built.sql()
+
+
+def test_hops_come_last() -> None:
+    hopping = A.hop("5 seconds")
+    for wrong in (
+        lambda: B.except_(hopping).bind(CATALOG),
+        lambda: hopping.results(),
+        lambda: hopping.hop("1 s").tree(),
+    ):
+        with pytest.raises(SqlError, match="a query hops as a whole: hop comes last, not inside another query"):
+            wrong()
+    with pytest.raises(SqlError, match="emit is 'changes'; a query that hops emits complete or delta"):
+        A.hop("5 seconds", emit="changes").bind(CATALOG)
 
 
 def test_steps_leave_the_builder_alone() -> None:

@@ -1,7 +1,8 @@
-"""A Python builder for queries: the same trees as SQL text through the same binder, so equal plans.
+"""A Python builder for queries: the same trees as SQL text through the same binder, so equal queries.
 
     stream("orders", "a").range("10 seconds").join(...).where(...).select(...).bind(catalog)
     stream("orders").rows(50, slide=10).group_by("k").select("k", total=fn.sum(col("v"))).bind(catalog)
+    first.except_(second).hop("30 seconds", emit="delta").bind(catalog)
 
 Every step returns a new object.
 """
@@ -15,105 +16,216 @@ from sqlglot import exp
 
 from midstream.lang.bind.query import bind
 from midstream.lang.expression import Expression, When, col, fn, identifier, lit, when
-from midstream.lang.syntax.dialect import WINDOW
+from midstream.lang.syntax.dialect import HOP_CLAUSE, WINDOW, Midstream
+from midstream.lang.syntax.hop_clause import HopClause
 from midstream.lang.syntax.window_clause import WindowClause
+from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration
 from midstream.plan.aggregates import UserAggregate
-from midstream.plan.query import Query
+from midstream.plan.query import COMPLETE, DELTA, Query
 
-__all__ = ["Expression", "QueryBuilder", "When", "col", "fn", "lit", "stream", "when"]
+__all__ = ["Expression", "QueryBuilder", "When", "col", "fn", "lit", "not_exists", "stream", "when"]
 
 Duration = str | int | dt.timedelta
+Item = exp.Table | exp.Subquery
+
+
+class QueryBuilder:
+    """A query in the making: a SELECT, a set operation of queries, or either with hops."""
+
+    def tree(self) -> exp.Expr:
+        """Return the sqlglot tree that the same SQL text gives."""
+        raise NotImplementedError
+
+    def inner_tree(self) -> exp.Expr:
+        """Return the tree for use inside another query."""
+        return self.tree()
+
+    def sql(self) -> str:
+        """Return the query as SQL text.
+
+        >>> print(stream("orders", "a").range("10 seconds").select("k").hop("5 seconds", emit="delta").sql())
+        SELECT k FROM orders [RANGE 10 SECONDS] AS a HOP BY 5 SECONDS EMIT DELTA
+        """
+        tree = self.tree()
+        clause = tree.meta.get(HOP_CLAUSE)
+        return tree.sql(Midstream) + (f" {clause}" if clause else "")
+
+    def bind(self, catalog: Sequence[StreamSchema], aggregates: Mapping[str, UserAggregate] | None = None) -> Query:
+        """Return the validated query over the declared streams; `aggregates` are the user's own."""
+        return replace(bind(self.tree(), catalog, aggregates=aggregates), text=self.sql())
+
+    def results(self, alias: str | None = None) -> "SelectBuilder":
+        """Start a query over the results of this one: to select from them, to join them, to give them a window."""
+        return SelectBuilder((_named(exp.Subquery(this=self.inner_tree()), alias),), (None,))
+
+    def except_(self, other: "QueryBuilder", keep_all: bool = False) -> "SetBuilder":
+        """Take the rows of another query away; `keep_all` counts how often a row comes (EXCEPT ALL)."""
+        return SetBuilder(exp.Except, self, other, keep_all)
+
+    def union(self, other: "QueryBuilder", keep_all: bool = False) -> "SetBuilder":
+        """Add the rows of another query, every different row once; or with `keep_all`, all of them (UNION ALL)."""
+        return SetBuilder(exp.Union, self, other, keep_all)
+
+    def intersect(self, other: "QueryBuilder") -> "SetBuilder":
+        """Keep the rows that another query has, too."""
+        return SetBuilder(exp.Intersect, self, other)
+
+    def hop(self, every: Duration, emit: str = COMPLETE) -> "HopBuilder":
+        """Answer at every multiple of a duration, with the whole result or with what came and went ("delta")."""
+        return HopBuilder(self, _duration_us(every), emit)
 
 
 @dataclass(frozen=True)
-class QueryBuilder:
+class SetBuilder(QueryBuilder):
+    """Two queries put together by a set operation."""
+
+    kind: type[exp.SetOperation]
+    left: QueryBuilder
+    right: QueryBuilder
+    keep_all: bool = False
+
+    def tree(self) -> exp.SetOperation:
+        """Return the sqlglot tree that the same SQL text gives."""
+        left, right = (
+            exp.Subquery(this=q.inner_tree()) if isinstance(q, SetBuilder) else q.inner_tree()
+            for q in (self.left, self.right)
+        )
+        return self.kind(this=left, expression=right, distinct=not self.keep_all)
+
+
+@dataclass(frozen=True)
+class HopBuilder(QueryBuilder):
+    """A query that hops: nothing can be added to it."""
+
+    query: QueryBuilder
+    hop_us: int
+    emit: str
+
+    def tree(self) -> exp.Expr:
+        """Return the sqlglot tree that the same SQL text gives."""
+        for emit in (COMPLETE, DELTA):
+            if self.emit == emit:
+                tree = self.query.inner_tree()
+                tree.meta[HOP_CLAUSE] = HopClause(self.hop_us, emit)
+                return tree
+        raise SqlError(f"emit is '{self.emit}'; a query that hops emits {COMPLETE} or {DELTA}")
+
+    def inner_tree(self) -> exp.Expr:
+        """Refuse to be inside another query."""
+        raise SqlError("a query hops as a whole: hop comes last, not inside another query")
+
+
+@dataclass(frozen=True)
+class SelectBuilder(QueryBuilder):
     """Streams with windows, joined and filtered, and what to select from them."""
 
-    tables: tuple[exp.Table | exp.Subquery, ...]
+    tables: tuple[Item, ...]
     conditions: tuple[Expression | None, ...]
     filters: tuple[Expression, ...] = ()
     outputs: tuple[Expression, ...] = ()
     groups: tuple[Expression, ...] = ()
     group_filters: tuple[Expression, ...] = ()
+    is_distinct: bool = False
+    without: frozenset[int] = frozenset()
+    """The places of tables that rows must have no partner in."""
 
-    def _last(self, table: exp.Table | exp.Subquery) -> "QueryBuilder":
+    def _last(self, table: Item) -> "SelectBuilder":
         return replace(self, tables=(*self.tables[:-1], table))
 
-    def alias(self, name: str) -> "QueryBuilder":
+    def alias(self, name: str) -> "SelectBuilder":
         """Name the stream that was added last."""
-        table = self.tables[-1].copy()
-        table.set("alias", exp.TableAlias(this=identifier(name)))
-        return self._last(table)
+        return self._last(_named(self.tables[-1].copy(), name))
 
-    def range(self, width: Duration, slide: Duration | None = None) -> "QueryBuilder":
+    def range(self, width: Duration, slide: Duration | None = None) -> "SelectBuilder":
         """Give the stream that was added last a window in time; one that slides is for aggregates."""
         slide_us = None if slide is None else _duration_us(slide)
         return self._window(WindowClause(width_us=_duration_us(width), slide_us=slide_us))
 
-    def rows(self, count: int, partition_by: Sequence[str] | str = (), slide: int | None = None) -> "QueryBuilder":
+    def rows(self, count: int, partition_by: Sequence[str] | str = (), slide: int | None = None) -> "SelectBuilder":
         """Give the stream that was added last a window of rows, of the stream or of each key."""
-        by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        by = tuple((alias, name) for alias, _, name in (n.rpartition(".") for n in names))
         return self._window(WindowClause(rows=count, partition_by=by, slide=slide))
 
-    def between(self, start: Expression, end: Expression) -> "QueryBuilder":
+    def between(self, start: Expression, end: Expression) -> "SelectBuilder":
         """Give the stream that was added last windows from a row with one condition to a row with the other."""
         return self._window(WindowClause(start=start.tree(), end=end.tree()))
 
-    def _window(self, clause: WindowClause) -> "QueryBuilder":
+    def _window(self, clause: WindowClause) -> "SelectBuilder":
         table = self.tables[-1].copy()
         table.meta[WINDOW] = clause
         return self._last(table)
 
-    def join(self, other: "QueryBuilder", on: Expression | None = None) -> "QueryBuilder":
+    def join(self, other: "SelectBuilder", on: Expression | None = None) -> "SelectBuilder":
         """Join the streams of another query, on a condition or, without one, all with all."""
-        return QueryBuilder(
+        return SelectBuilder(
             (*self.tables, *other.tables),
             (*self.conditions, *other.conditions[:-1], on),
             (*self.filters, *other.filters),
             (*self.outputs, *other.outputs),
             (*self.groups, *other.groups),
             (*self.group_filters, *other.group_filters),
+            self.is_distinct or other.is_distinct,
+            self.without | {len(self.tables) + place for place in other.without},
         )
 
-    def where(self, *conditions: Expression) -> "QueryBuilder":
+    def anti_join(self, other: "SelectBuilder", on: Expression) -> "SelectBuilder":
+        """Keep the rows that have no partner in a stream, or in the results of a query."""
+        place = len(self.tables)
+        return replace(self, tables=(*self.tables, *other.tables[:1]), conditions=(*self.conditions, on),
+                       without=self.without | {place})  # fmt: skip
+
+    def joined(self) -> "SelectBuilder":
+        """Start a query over what is joined so far, columns under their own aliases, to give it a window that slides.
+
+        Conditions are those of the joins; what this query filters and selects is left out.
+        """
+        first, joins = self._from()
+        first.set("joins", joins)
+        return SelectBuilder((exp.Subquery(this=first),), (None,))
+
+    def distinct(self) -> "SelectBuilder":
+        """Keep every different result once."""
+        return replace(self, is_distinct=True)
+
+    def where(self, *conditions: Expression) -> "SelectBuilder":
         """Keep results for which every condition is true."""
         return replace(self, filters=(*self.filters, *conditions))
 
-    def select(self, *columns: str | Expression, **named: Any) -> "QueryBuilder":
+    def select(self, *columns: str | Expression, **named: Any) -> "SelectBuilder":
         """Add to the select list: strings are column names, keywords are aliases."""
         plain = [col(c) if isinstance(c, str) else c for c in columns]
         aliased = [(col(v) if isinstance(v, str) else lit(v)).as_(k) for k, v in named.items()]
         return replace(self, outputs=(*self.outputs, *plain, *aliased))
 
-    def group_by(self, *keys: str | Expression) -> "QueryBuilder":
+    def group_by(self, *keys: str | Expression) -> "SelectBuilder":
         """Compute the aggregates of each group of rows with the same keys; strings are column names."""
         return replace(self, groups=(*self.groups, *(col(k) if isinstance(k, str) else k for k in keys)))
 
-    def having(self, *conditions: Expression) -> "QueryBuilder":
+    def having(self, *conditions: Expression) -> "SelectBuilder":
         """Keep groups for which every condition is true."""
         return replace(self, group_filters=(*self.group_filters, *conditions))
 
-    def results(self, alias: str | None = None) -> "QueryBuilder":
-        """Start a query over the results of this one, to give them a window that slides."""
-        subquery = exp.Subquery(this=self.tree())
-        if alias is not None:
-            subquery.set("alias", exp.TableAlias(this=identifier(alias)))
-        return QueryBuilder((subquery,), (None,))
+    def _from(self) -> tuple[Item, list[exp.Join]]:
+        first, *others = (t.copy() for t in self.tables)
+        joins = []
+        for place, (table, on) in enumerate(zip(others, self.conditions[1:], strict=True), 1):
+            kind = "ANTI" if place in self.without else None
+            joins.append(exp.Join(this=table, on=on.tree() if on is not None else None, kind=kind))
+        return first, joins
 
     def tree(self) -> exp.Select:
         """Return the sqlglot tree that the same SQL text gives; without a select list, `*`."""
-        first, *others = (t.copy() for t in self.tables)
-        joins = [
-            exp.Join(this=table, on=on.tree() if on is not None else None)
-            for table, on in zip(others, self.conditions[1:], strict=True)
-        ]
+        first, joins = self._from()
         select = exp.Select(
             expressions=[o.tree() for o in self.outputs] or [exp.Star()],
             from_=exp.From(this=first),
             joins=joins,
         )
+        if self.is_distinct:
+            select.set("distinct", exp.Distinct())
         if self.filters:
             select.set("where", exp.Where(this=_all(self.filters).tree()))
         if self.groups:
@@ -121,10 +233,6 @@ class QueryBuilder:
         if self.group_filters:
             select.set("having", exp.Having(this=_all(self.group_filters).tree()))
         return select
-
-    def bind(self, catalog: Sequence[StreamSchema], aggregates: Mapping[str, UserAggregate] | None = None) -> Query:
-        """Return the validated query over the declared streams; `aggregates` are the user's own."""
-        return bind(self.tree(), catalog, aggregates=aggregates)
 
 
 def _all(conditions: Sequence[Expression]) -> Expression:
@@ -138,7 +246,7 @@ def _duration_us(duration: Duration) -> int:
     return duration // dt.timedelta(microseconds=1) if isinstance(duration, dt.timedelta) else parse_duration(duration)
 
 
-def stream(name: str, alias: str | None = None) -> QueryBuilder:
+def stream(name: str, alias: str | None = None) -> SelectBuilder:
     """Start a query with a stream.
 
     >>> import pyarrow as pa
@@ -148,7 +256,15 @@ def stream(name: str, alias: str | None = None) -> QueryBuilder:
     FROM orders [RANGE 10 SECONDS] a
     WHERE (a.k > 5)
     """
-    table = exp.Table(this=identifier(name))
+    return SelectBuilder((_named(exp.Table(this=identifier(name)), alias),), (None,))
+
+
+def not_exists(query: QueryBuilder) -> Expression:
+    """Return the condition that a query, which may read the one around it, has no row."""
+    return Expression(exp.Not(this=exp.Exists(this=query.inner_tree())))
+
+
+def _named(item: Item, alias: str | None) -> Item:
     if alias is not None:
-        table.set("alias", exp.TableAlias(this=identifier(alias)))
-    return QueryBuilder((table,), (None,))
+        item.set("alias", exp.TableAlias(this=identifier(alias)))
+    return item

@@ -60,6 +60,16 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Shown(Column):
+    """A column that prints as what it stands for."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Literal:
     """A constant; `value` is the Python form of its type."""
 

@@ -116,10 +116,10 @@ def _splitting_columns(stages: Sequence[Stage]) -> list[str] | str:
     if alone is None:
         return "no column goes through all windows as a key that each of them keeps apart"
     if isinstance(alone.window, RowsInstances):
-        return f"the window {alone.window} of {alone.alias} counts all rows together"
+        return f"the window {alone.window} of {alone.alias or 'the join'} counts all rows together"
     if isinstance(alone.window, RangeInstances):
-        return f"the aggregates of the window {alone.window} of {alone.alias} are not grouped by a column"
-    return f"the window {alone.window} of {alone.alias} opens and closes on any row"
+        return f"the aggregates of the window {alone.window} of {alone.alias or 'the join'} are not grouped by a column"
+    return f"the window {alone.window} of {alone.alias or 'the join'} opens and closes on any row"
 
 
 def _goes_through(name: str, stages: Sequence[Stage]) -> bool:

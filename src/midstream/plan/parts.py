@@ -7,14 +7,14 @@ All of it is read off the query's tree; a tree that has no such parts is refused
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Except, Group, Join, Project, Rel, Scan, Select, Windowed, name_of
 from midstream.plan.capabilities import MOST_IN_DIFFERENCE, refuse
-from midstream.plan.expr import Column, Expr, columns, quoted, replace_columns
+from midstream.plan.expr import Column, Expr, Shown, columns, quoted, replace_columns
 from midstream.plan.source import Source
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
 
@@ -54,22 +54,12 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Shown(Column):
-    """A column that prints as what it stands for."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
 class Stage:
     """Aggregates over the instances of a window.
 
-    `conjuncts`, `keys` and arguments read the level below under `alias`; `having` and `outputs` read `key0`, `key1`,
-    ..., `agg0`, `agg1`, ... under `groups`. Without keys every instance gives one row, also when the conjuncts leave
-    none of its rows.
+    `conjuncts`, `keys` and arguments read the level below under `alias`, which is empty right above a join; `having`
+    and `outputs` read `key0`, `key1`, ..., `agg0`, `agg1`, ... under `groups`. Without keys every instance gives one
+    row, also when the conjuncts leave none of its rows.
     """
 
     alias: str
@@ -121,7 +111,7 @@ class Stage:
 
     def __str__(self) -> str:
         """Write what the stage does before it selects, on one line."""
-        parts = [f"{quoted(self.alias)} {self.window}"]
+        parts = [f"{quoted(self.alias)} {self.window}" if self.alias else str(self.window)]
         if self.conjuncts:
             parts.append("where " + " AND ".join(map(str, self.conjuncts)))
         if self.keys:
@@ -160,7 +150,28 @@ def parts_of(root: Rel) -> Parts:
         return Parts(_block(rel.child, ((c.name, e) for c, e in rel.outputs)), (), tuple(stages))
     if not stages:
         raise refuse("operator row by row", word=name_of(rel).upper())
-    return Parts(_block(rel, ((c.name, c) for c in rel.columns)), (), tuple(stages))
+    if isinstance(rel, Scan):
+        return Parts(_block(rel, ((c.name, c) for c in rel.columns)), (), tuple(stages))
+    return _over_join(rel, stages)
+
+
+def _over_join(rel: Rel, stages: list[Stage]) -> Parts:
+    """Return the parts of windows right over a join, whose columns go on under names of their own."""
+    below, *others = stages
+    used = dict.fromkeys(below.reads()) or rel.columns[:1]
+
+    def shown(expr: Expr) -> Expr:
+        return replace_columns(expr, lambda c: Shown("", str(c), c.type, str(c)))
+
+    stage = replace(
+        below,
+        alias="",
+        window=below.window.with_columns(shown),
+        conjuncts=tuple(map(shown, below.conjuncts)),
+        keys=tuple(map(shown, below.keys)),
+        aggregates=tuple(a if a.argument is None else replace(a, argument=shown(a.argument)) for a in below.aggregates),
+    )
+    return Parts(_block(rel, ((str(c), c) for c in used)), (), (stage, *others))
 
 
 def _difference(root: Except) -> Parts:

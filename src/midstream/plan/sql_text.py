@@ -14,8 +14,7 @@ def sql_text(parts: Parts) -> str:
         return "\nEXCEPT\n".join([block_sql(parts.first), *others])
     text = block_sql(parts.first)
     for number, stage in enumerate(parts.stages):
-        bare = number == 0 and _is_bare(parts.first, stage)
-        text = _stage_sql(stage, quoted(parts.first.sources[0].stream.name) if bare else f"({text})")
+        text = _stage_sql(stage, _item(parts.first, stage) if number == 0 else f"({text})")
     return text
 
 
@@ -24,9 +23,15 @@ def block_sql(block: Block) -> str:
     return _select(block.outputs, block.sources, block.conjuncts)
 
 
-def _is_bare(block: Block, stage: Stage) -> bool:
-    """Tell whether the window of a stage is right behind a stream."""
-    return [s.alias for s in block.sources] == [stage.alias]
+def _item(block: Block, stage: Stage) -> str:
+    """Write what the first window is over: a stream, a join in parentheses, or a query."""
+    if [s.alias for s in block.sources] == [stage.alias]:
+        return quoted(block.sources[0].stream.name)
+    if stage.alias:
+        return f"({block_sql(block)})"
+    *first, last = map(str, block.sources)
+    on = f"JOIN {last} ON {' AND '.join(map(str, block.conjuncts))}" if block.conjuncts else f"CROSS JOIN {last}"
+    return f"({' CROSS JOIN '.join(first)} {on})"
 
 
 def _stage_sql(stage: Stage, item: str) -> str:
@@ -37,7 +42,7 @@ def _stage_sql(stage: Stage, item: str) -> str:
         same = isinstance(key, Column) and key.name == output.name
         outputs.append(str(key) if same else f"{stage.over_rows(output.expr)} AS {quoted(output.name)}")
     text = f"SELECT {', '.join(outputs)}\nFROM {item} {stage.window}"
-    if item != quoted(stage.alias):
+    if stage.alias and item != quoted(stage.alias):
         text += f" {quoted(stage.alias)}"
     if stage.conjuncts:
         text += f"\nWHERE {' AND '.join(map(str, stage.conjuncts))}"

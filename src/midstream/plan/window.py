@@ -1,12 +1,17 @@
 """Windows: which rows of a stream can still take part in results."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
-from midstream.plan.expr import Column, Expr, quoted
+from midstream.plan.expr import Column, Expr, Shown, quoted
+
+
+def _name(column: Column) -> str:
+    return str(column) if isinstance(column, Shown) else quoted(column.name)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class RowsWindow:
             raise PlanError("a window of 0 rows never holds a row: [ROWS 0]")
 
     def __str__(self) -> str:
-        by = f" PARTITION BY {', '.join(quoted(c.name) for c in self.partition_by)}" if self.partition_by else ""
+        by = f" PARTITION BY {', '.join(map(_name, self.partition_by))}" if self.partition_by else ""
         return f"[ROWS {self.count}{by}]"
 
 
@@ -62,6 +67,10 @@ class RangeInstances:
     def __str__(self) -> str:
         return f"[RANGE {format_duration(self.width_us)} SLIDE {format_duration(self.slide_us)}]"
 
+    def with_columns(self, by: Callable[[Expr], Expr]) -> "RangeInstances":
+        """Return the same window: it reads no column."""
+        return self
+
 
 @dataclass(frozen=True)
 class RowsInstances:
@@ -79,8 +88,12 @@ class RowsInstances:
             raise PlanError(f"a window that slides has a row at least, and so has its slide: {self}")
 
     def __str__(self) -> str:
-        by = f" PARTITION BY {', '.join(quoted(c.name) for c in self.partition_by)}" if self.partition_by else ""
+        by = f" PARTITION BY {', '.join(map(_name, self.partition_by))}" if self.partition_by else ""
         return f"[ROWS {self.count} SLIDE {self.slide}{by}]"
+
+    def with_columns(self, by: Callable[[Expr], Expr]) -> "RowsInstances":
+        """Return the same window over other columns."""
+        return replace(self, partition_by=tuple(c for c in map(by, self.partition_by) if isinstance(c, Column)))
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,10 @@ class PredicateWindow:
 
     def __str__(self) -> str:
         return f"[START WHEN {self.start} END WHEN {self.end}]"
+
+    def with_columns(self, by: Callable[[Expr], Expr]) -> "PredicateWindow":
+        """Return the same window over other columns."""
+        return PredicateWindow(by(self.start), by(self.end))
 
 
 Instances = RangeInstances | RowsInstances | PredicateWindow

@@ -17,8 +17,8 @@ from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL
 from midstream.plan.aggregates import Aggregate, aggregate
 from midstream.plan.coerce import settle
-from midstream.plan.expr import Column, Expr, Literal, columns, replace_columns
-from midstream.plan.parts import GROUPS, Shown
+from midstream.plan.expr import Column, Expr, Literal, Shown, columns, replace_columns
+from midstream.plan.parts import GROUPS
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWind
         if clause.width_us is not None:
             return RangeWindow(clause.width_us)
         assert clause.rows is not None
-        return RowsWindow(clause.rows, tuple(column_of(source, name) for name in clause.partition_by))
+        return RowsWindow(clause.rows, tuple(column_of(source, name) for _, name in clause.partition_by))
     except PlanError as error:
         raise error_at(str(error), text, clause.offset) from None
 
@@ -43,7 +43,8 @@ def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: 
         if clause.slide is not None and clause.rows is not None:
             alone = scope.sources[0] if len(scope.sources) == 1 else None
             partition_by = tuple(
-                scope.column_in(alone, name) if alone else scope.column(name) for name in clause.partition_by
+                scope.column_in(alone, name) if alone else scope.column(name, alias)
+                for alias, name in clause.partition_by
             )
             return RowsInstances(clause.rows, clause.slide, partition_by)
         raise PlanError(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 
 from midstream.lang.syntax.hop_clause import take_hop
@@ -57,10 +58,32 @@ class MidstreamParser(DuckDBParser):
         return trees
 
 
+class MidstreamGenerator(DuckDBGenerator):
+    """Write trees as they are read, windows included."""
+
+    def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+        """Write a stream with its window."""
+        if WINDOW not in expression.meta:
+            return super().table_sql(expression, sep)
+        return self._windowed(self.sql(expression, "this"), expression, sep)
+
+    def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+        """Write a subquery with its window."""
+        if WINDOW not in expression.meta:
+            return super().subquery_sql(expression, sep)
+        return self._windowed(self.wrap(expression), expression, sep)
+
+    def _windowed(self, text: str, item: exp.Expr, sep: str) -> str:
+        alias = self.sql(item, "alias")
+        joins = self.expressions(item, key="joins", sep="", flat=True)
+        return f"{text} {item.meta[WINDOW]}{sep + alias if alias else ''}{joins}"
+
+
 class Midstream(DuckDB):
     """DuckDB's SQL with windows."""
 
     Parser = MidstreamParser
+    Generator = MidstreamGenerator
 
 
 def take_windows(tokens: Sequence[Token], sql: str) -> tuple[list[Token], dict[int, WindowClause]]:

@@ -22,6 +22,9 @@ class HopClause:
     emit: Emit
     offset: int | None = None
 
+    def __str__(self) -> str:
+        return f"HOP BY {format_duration(self.hop_us)}" + (" EMIT DELTA" if self.emit == DELTA else "")
+
 
 def take_hop(tokens: Sequence[Token], sql: str) -> tuple[list[Token], HopClause | None]:
     """Split tokens into those of plain SQL and the hop clause."""

@@ -11,6 +11,8 @@ from sqlglot import Token, TokenType, exp
 
 from midstream.lang.syntax.cursor import Cursor
 from midstream.lang.syntax.place import error_at
+from midstream.model.time import format_duration
+from midstream.plan.expr import quoted
 
 Condition = Callable[[Sequence[Token]], exp.Expr]
 """How the tokens of a condition are parsed."""
@@ -33,7 +35,8 @@ class WindowClause:
 
     width_us: int | None = None
     rows: int | None = None
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[tuple[str, str], ...] = ()
+    """Columns, each with the alias that is written in front of it, if there is one."""
     offset: int | None = None
     slide_us: int | None = None
     slide: int | None = None
@@ -44,6 +47,20 @@ class WindowClause:
     def has_instances(self) -> bool:
         """Tell whether the window is a sequence of instances, for aggregates."""
         return self.slide_us is not None or self.slide is not None or self.start is not None
+
+    def __str__(self) -> str:
+        if self.start is not None and self.end is not None:
+            return f"[START WHEN {self.start.sql('duckdb')} END WHEN {self.end.sql('duckdb')}]"
+        if self.width_us is not None:
+            slide = f" SLIDE {format_duration(self.slide_us)}" if self.slide_us is not None else ""
+            return f"[RANGE {format_duration(self.width_us)}{slide}]"
+        slide = f" SLIDE {self.slide}" if self.slide is not None else ""
+        by = f" PARTITION BY {', '.join(_column(*c) for c in self.partition_by)}" if self.partition_by else ""
+        return f"[ROWS {self.rows}{slide}{by}]"
+
+
+def _column(alias: str, name: str) -> str:
+    return f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name)
 
 
 def is_window(tokens: Sequence[Token], index: int) -> bool:
@@ -94,8 +111,8 @@ class _Reader(Cursor):
             partition_by = self.partition()
         return WindowClause(rows=count, slide=slide, partition_by=partition_by, offset=offset)
 
-    def partition(self) -> tuple[str, ...]:
-        names: list[str] = []
+    def partition(self) -> tuple[tuple[str, str], ...]:
+        names: list[tuple[str, str]] = []
         if self.skip("PARTITION BY"):
             names.append(self.name())
             while self.skip(","):
@@ -134,13 +151,13 @@ class _Reader(Cursor):
             raise self.error(f"{clause} needs a condition; write for example [START WHEN x > 5 END WHEN x < 2]")
         return self.condition(self.tokens[first : self.index])
 
-    def name(self) -> str:
-        """Read a column name, with or without the stream in front."""
+    def name(self, alias: str = "") -> tuple[str, str]:
+        """Read a column name, with or without the alias in front."""
         token = self.peek()
         if token is None or not (token.token_type == TokenType.IDENTIFIER or token.text.isidentifier()):
             raise self.error("PARTITION BY needs the name of a column")
         self.index += 1
-        return self.name() if self.skip(".") else token.text
+        return self.name(token.text) if self.skip(".") else (alias, token.text)
 
     def expect_word(self, word: str, behind: str) -> None:
         if not self.skip(word):
