@@ -155,7 +155,7 @@ SAME = col("o.k") == col("p.k")
          "SELECT o.k, COUNT(*) AS n FROM {o} JOIN {p} ON o.k = p.k GROUP BY o.k HAVING COUNT(*) > 1 HOP BY 5 SECONDS"),
         # Without hops.
         (A.except_(B).except_(C), "SELECT k FROM {o} EXCEPT SELECT k FROM {p} EXCEPT SELECT k FROM {s}"),
-        (ORD.join(PRI, on=SAME).select("o.k", "price").results("z").rows(4, slide=2, partition_by="k").select(fn.count()),
+        (ORD.join(PRI, on=SAME).select("o.k", "price").results("z").rows(4, "k", slide=2).select(fn.count()),
          "SELECT COUNT(*) FROM (SELECT o.k, price FROM {o} JOIN {p} ON o.k = p.k) [ROWS 4 SLIDE 2 PARTITION BY k] z"),
         (ORD.join(PRI, on=SAME).joined().rows(4, "o.k", slide=2).group_by("p.k").select("p.k", n=fn.sum(col("x"))),
          "SELECT p.k, SUM(x) AS n FROM ({o} JOIN {p} ON o.k = p.k) [ROWS 4 SLIDE 2 PARTITION BY o.k] GROUP BY p.k"),
