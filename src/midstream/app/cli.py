@@ -16,6 +16,7 @@ from midstream.app.replay import replay
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.local.calibrate import calibrate
 from midstream.local.changes import explain_change, labels_of, plan_change, read_matters
+from midstream.local.expected_cost import explain_cost
 from midstream.local.hop_constants import save_constants
 from midstream.local.hop_explain import explain_any
 from midstream.local.migrations import MigrationRequest, explain_migration
@@ -137,6 +138,8 @@ def explain_command(
     if read.buckets > 1:
         used = 1 if chosen.partitioning.one_bucket else read.buckets
         print(f"  {used} of the {read.buckets} buckets asked for" if used == 1 else f"  {used} buckets")
+    for line in explain_cost(chosen, rehearsal.streams):
+        print(line)
 
 
 @app.command("bench")

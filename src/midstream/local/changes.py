@@ -44,7 +44,7 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
         asked = parse_any(text, catalog, rehearsal.aggregates)
         if asked.hop_us is not None:
             raise PlanError(NOT_TO_HOPPING)
-        return make_plan(asked)
+        return make_plan(asked, streams=rehearsal.streams)
     except MidstreamError as error:
         raise MidstreamError(f"{name}: {error}") from error
 

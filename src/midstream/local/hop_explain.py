@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from midstream.local.expected_cost import explain_cost
 from midstream.local.hop_constants import load_constants
 from midstream.local.hop_plans import migrated
 from midstream.local.hop_statistics import look_at_streams
@@ -45,7 +46,7 @@ def explain_any(
     Costs are from the statistics of a running query, or else from the first rows of recorded streams.
     """
     if plan.query.hop_us is None:
-        return plan.explain()
+        return "\n".join([plan.explain(), *explain_cost(plan, streams)])
     if statistics is None:
         statistics = look_at_streams(plan.query, streams) or HopStatistics()
     constants = load_constants()

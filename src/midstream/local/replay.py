@@ -20,10 +20,11 @@ from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows, open_recorded
+from midstream.local.statistics import look_if_recorded
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
-from midstream.optimize.order_joins import order_joins
+from midstream.optimize.order_joins import can_choose, order_joins
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
@@ -41,15 +42,20 @@ def plan_any(
                 f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
             )
         return plan_hopping(query, order, look_at_streams(query, streams))
-    return make_plan(query, order, join)
+    return make_plan(query, order, join, streams)
 
 
-def make_plan(query: Query, tree: str | None = None, join: str = "auto") -> Plan:
-    """Plan a query with the given join order, or a chosen one."""
+def make_plan(
+    query: Query, tree: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
+) -> Plan:
+    """Plan a query with the given join order, or the cheapest by the first rows of recorded streams."""
     if join not in JOINS:
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
-    order = parse_tree(tree, query.aliases) if tree is not None else order_joins(query)
-    return ordered_plan(query, order, cast(MethodChoice, join))
+    method = cast(MethodChoice, join)
+    if tree is not None:
+        return ordered_plan(query, parse_tree(tree, query.aliases), method)
+    statistics = look_if_recorded(query, streams) if can_choose(query) else None
+    return ordered_plan(query, order_joins(query, statistics, method), method)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
                 asked = parse_any(request.sql, catalog, aggregates)
                 if asked.hop_us is not None:
                     raise PlanError(NOT_TO_HOPPING)
-                after = make_plan(asked, request.plan, request.join)
+                after = make_plan(asked, request.plan, request.join, streams)
                 check_framework(after, scenario.framework)
                 check_change(running, after, request)
                 versions.append(after)

@@ -1,55 +1,195 @@
-"""Statistics of recorded streams: rows in windows, rates, different keys; from their first rows."""
+"""Statistics of recorded streams, from their first rows: rates, rows in windows, common values, what conditions pass.
 
-from collections.abc import Sequence
+first rows of each stream ──▶ those a window holds at the end ──▶ filters ──▶ values of keys ──▶ pairs on a sample
+"""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.local.sources import RecordedStream
-from midstream.model.statistics import Statistics
-from midstream.plan.expr import Column, aliases
+from midstream.model.errors import SourceError
+from midstream.model.statistics import Statistics, Values
+from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
+from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
 from midstream.plan.plan import Plan
+from midstream.plan.predicates import Predicates, classify
+from midstream.plan.query import Query
+from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
 LOOKED_AT = 200_000
 """Rows of each stream that are looked at."""
+FEWEST = 2_000
+"""Rows that values are counted in when a window holds fewer."""
+COMMON = 64
+"""Values of a key that are counted one by one."""
+PAIRED = 250
+"""Rows of each side that conditions between two streams are tried on."""
 
 
 def look_at(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
     """Return statistics of the streams a plan reads."""
-    stats = Statistics()
-    by_name = {s.schema.name: s for s in streams}
-    for source in plan.query.sources:
-        members = {
-            group: m.name
-            for group, cls in enumerate(plan.predicates.classes)
-            for m in cls.members
-            if isinstance(m, Column) and aliases(m) == {source.alias}
+    return _Look(plan.query, plan.predicates, streams).statistics()
+
+
+def look_if_recorded(query: Query, streams: Sequence[RecordedStream]) -> Statistics | None:
+    """Return statistics of the streams a query reads; None when one is not recorded or cannot be read."""
+    if any(s.stream.name not in {r.schema.name for r in streams} for s in query.sources):
+        return None
+    try:
+        return _Look(query, classify(query), streams).statistics()
+    except SourceError:
+        return None  # whoever runs the query reports it
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The first rows of a stream."""
+
+    times: npt.NDArray[np.int64]
+    columns: pa.Table
+
+    def first(self, count: int) -> "_Rows":
+        return _Rows(self.times[:count], self.columns.slice(0, count))
+
+    def last(self, count: int) -> "_Rows":
+        first = max(0, len(self.times) - count)
+        return _Rows(self.times[first:], self.columns.slice(first))
+
+    def take(self, places: npt.NDArray[np.int64]) -> "_Rows":
+        return _Rows(self.times[places], self.columns.take(pa.array(places)))
+
+    def column(self, wanted: Column) -> pa.Array:
+        return self.columns.column(wanted.name).combine_chunks()
+
+
+class _Look:
+    """The rows of a query's streams, read once."""
+
+    def __init__(self, query: Query, predicates: Predicates, streams: Sequence[RecordedStream]) -> None:
+        self.query, self.predicates = query, predicates
+        self.streams = {s.schema.name: s for s in streams}
+        self.members: dict[str, dict[int, Expr]] = {a: {} for a in query.aliases}
+        for group, cls in enumerate(predicates.classes):
+            for alias in query.aliases:
+                member = cls.member_of(frozenset([alias]))
+                if member is not None:
+                    self.members[alias][group] = cast_to(member, cls.type)
+        self.conditions: dict[str, Expr] = {
+            str(c): Call(c.op, (cast_to(c.left, c.type), cast_to(c.right, c.type)), pa.bool_())
+            for c in predicates.comparisons
         }
-        stream = by_name[source.stream.name]
-        seen, first, last, keys = 0, None, 0, dict.fromkeys(members, 0)
-        for chunk in stream.chunks(sorted(set(members.values()))):
-            if not len(chunk.times):
-                continue
-            first = int(chunk.times.min()) if first is None else min(first, int(chunk.times.min()))
-            last = max(last, int(chunk.times.max()))
+        self.conditions |= {str(r): r for r in predicates.residuals}
+
+    def statistics(self) -> Statistics:
+        """Return what there is to know."""
+        read = {source.alias: self._read(source) for source in self.query.sources}
+        stats = Statistics(looked_at=min((len(rows.times) for rows in read.values()), default=0))
+        samples = {}
+        end_us = self._end_us(read)
+        for source in self.query.sources:
+            rows = read[source.alias]
+            seen = rows.first(int(np.searchsorted(rows.times, end_us, side="right")))
+            span_s = max((int(seen.times[-1]) - int(seen.times[0])) / 1e6, 1e-6) if len(seen.times) else 1.0
+            stats.rows_per_s[source.alias] = rate = len(seen.times) / span_s
+            held, sample = self._window(source, seen, rate)
+            stats.window_rows[source.alias] = held
+            passed = _passing(self.predicates.filters[source.alias], len(sample.times), sample.column)
+            stats.passing[source.alias] = float(passed.mean()) if len(passed) else 1.0
+            samples[source.alias] = sample = sample.take(np.flatnonzero(passed))
+            for group, member in self.members[source.alias].items():
+                stats.values[group, source.alias] = _values(evaluate(member, len(sample.times), sample.column))
+        for text, condition in self.conditions.items():
+            if len(aliases(condition)) == 2:
+                stats.selectivity[text] = _satisfied(condition, samples)
+        return stats
+
+    def _read(self, source: Source) -> _Rows:
+        """Return the first rows of a stream in order of time, with the columns that conditions read."""
+        alias, window = source.alias, source.window
+        wanted = {c.name for e in self._read_by(alias) for c in columns(e) if c.alias == alias}
+        if isinstance(window, RowsWindow):
+            wanted |= {c.name for c in window.partition_by}
+        stream, names = self.streams[source.stream.name], sorted(wanted)
+        times, tables, seen = [], [stream.empty(names)], 0
+        for chunk in stream.chunks(names):
+            times.append(chunk.times)
+            tables.append(chunk.rows)
             seen += len(chunk.times)
-            for group, name in members.items():
-                keys[group] = max(keys[group], distinct_values(chunk.rows.column(name)))
             if seen >= LOOKED_AT:
                 break
-        span_s = max((last - first) / 1e6, 1e-6) if first is not None else 1.0
-        rate = seen / span_s
-        stats.rows_per_s[source.alias] = rate
-        held = float(stream.rows)
-        if isinstance(source.window, RangeWindow):
-            held = min(held, rate * source.window.width_us / 1e6)
-        elif isinstance(source.window, RowsWindow) and not source.window.partition_by:
-            held = min(held, float(source.window.count))
-        stats.window_rows[source.alias] = held
-        for group, count in keys.items():
-            stats.distinct[group, source.alias] = float(count)
-    return stats
+        together = np.concatenate(times) if times else np.empty(0, np.int64)
+        rows = _Rows(together, pa.concat_tables(tables) if names else pa.table({"": pa.nulls(len(together))}))
+        return rows if (np.diff(together) >= 0).all() else rows.take(np.argsort(together, kind="stable"))
+
+    def _read_by(self, alias: str) -> Iterable[Expr]:
+        return (*self.predicates.filters[alias], *self.members[alias].values(), *self.conditions.values())
+
+    def _end_us(self, read: dict[str, _Rows]) -> int:
+        """Return the time up to which all streams were looked at."""
+        ends = [
+            (int(rows.times[-1]), len(rows.times) < self.streams[self.query.source(alias).stream.name].rows)
+            for alias, rows in read.items()
+            if len(rows.times)
+        ]
+        cut = [end for end, more in ends if more]
+        return min(cut) if cut else max((end for end, _ in ends), default=0)
+
+    def _window(self, source: Source, seen: _Rows, rate: float) -> tuple[float, _Rows]:
+        """Return about how many rows a window holds, and rows to count values in."""
+        recorded = float(self.streams[source.stream.name].rows)
+        window = source.window
+        if isinstance(window, RangeWindow):
+            inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen.times) else 0
+            held = min(recorded, rate * window.width_us / 1e6)
+            return held, seen.last(max(len(seen.times) - inside, FEWEST))
+        if isinstance(window, RowsWindow):
+            names = [c.name for c in window.partition_by]
+            keys = seen.columns.group_by(names).aggregate([]).num_rows if names else 1
+            held = min(recorded, float(window.count) * max(keys, 1))
+            return held, seen if names else seen.last(max(window.count, FEWEST))
+        return recorded, seen
+
+
+def _passing(conjuncts: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
+    """Tell which rows satisfy all conditions."""
+    passed = np.ones(rows, np.bool_)
+    for conjunct in conjuncts:
+        passed &= truth(conjunct, rows, column)
+    return passed
+
+
+def _values(array: pa.Array) -> Values:
+    """Count the values of an array."""
+    if not len(array) or pa.types.is_null(array.type):
+        return Values(1.0, {}, 0.0)
+    counts = pc.value_counts(array.drop_null())
+    many, number = counts.field("counts").to_numpy(), len(counts)
+    top = np.argsort(-many, kind="stable")[:COMMON]
+    common = {counts.field("values")[int(k)].as_py(): float(many[k]) / len(array) for k in top}
+    return Values(float(max(number, 1)), common, float(many.sum() - many[top].sum()) / len(array))
+
+
+def _satisfied(condition: Expr, samples: dict[str, _Rows]) -> float:
+    """Return the part of all pairs of some rows that satisfy a condition between two streams."""
+    left, right = sorted(aliases(condition))
+    sides = {a: samples[a].take(_spaced(len(samples[a].times))) for a in (left, right)}
+    a, b = (len(sides[alias].times) for alias in (left, right))
+    places = {left: np.repeat(np.arange(a), b), right: np.tile(np.arange(b), a)}
+    pairs = {alias: sides[alias].take(places[alias]) for alias in (left, right)}
+    if not a * b:
+        return 1.0
+    passed = truth(condition, a * b, lambda c: pairs[c.alias].column(c))
+    return max(float(passed.mean()), 0.5 / (a * b))
+
+
+def _spaced(count: int) -> npt.NDArray[np.int64]:
+    return np.unique(np.linspace(0, count - 1, min(count, PAIRED)).astype(np.int64))
 
 
 def distinct_values(array: pa.Array | pa.ChunkedArray) -> int:

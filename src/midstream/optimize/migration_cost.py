@@ -4,16 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from midstream.model.statistics import Statistics
-from midstream.plan.expr import Expr, aliases
+from midstream.optimize.join_cost import JoinCost
 from midstream.plan.nodes import Join, Node, joins, steps
 from midstream.plan.plan import Plan
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
-
-COMPARED = 1 / 3
-"""The part of all pairs that pass a comparison or another condition, when nobody knows better."""
-
-Parts = frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -111,44 +106,26 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 class _Sizes:
-    """Sizes of a plan's states: rows in the windows, times what the conditions let through."""
+    """Sizes of a plan's states, and what computing them takes."""
 
     def __init__(self, plan: Plan, stats: Statistics) -> None:
-        self.plan = plan
-        self.stats = stats
+        self._known = stats.window_rows
+        self._cost = JoinCost(plan.query.aliases, plan.predicates, stats, plan.method)
 
     def entries(self, node: Node) -> float | None:
         """Estimate how many entries a state holds."""
-        if any(a not in self.stats.window_rows for a in node.aliases):
-            return None
-        rows = 1.0
-        for alias in node.aliases:
-            rows *= self.stats.window_rows[alias]
-        return rows * self._selectivity(frozenset(node.aliases))
-
-    def _selectivity(self, parts: Parts) -> float:
-        passed = 1.0
-        predicates = self.plan.predicates
-        for group in range(len(predicates.classes)):
-            keys = [d for (g, a), d in self.stats.distinct.items() if g == group and a in parts]
-            members = [a for m in predicates.classes[group].members for a in parts if a == _alias(m)]
-            if len(members) > 1:
-                passed /= max(1.0, max(keys, default=100.0)) ** (len(set(members)) - 1)
-        inside = [c for c in predicates.comparisons if {_alias(c.left), _alias(c.right)} <= parts]
-        return float(passed * COMPARED ** len(inside))
+        return self._cost.entries(self._cost.bits(node.aliases)) if self._all_known(node) else None
 
     def cost(self, node: Join) -> float | None:
         """Estimate the predicate evaluations it takes to compute a state from those below it."""
-        if node.method == "hash":
-            return self.entries(node)
-        left, right = self.entries(node.left), self.entries(node.right)
-        return None if left is None or right is None else left * right
+        if not self._all_known(node):
+            return None
+        return self._cost.pairs(self._cost.bits(node.left.aliases), self._cost.bits(node.right.aliases))
 
     def per_window(self, node: Join) -> float | None:
         """Estimate the predicate evaluations of a join over one window: what arrives on each side meets the other."""
         cost = self.cost(node)
         return None if cost is None else 2 * cost
 
-
-def _alias(expr: Expr) -> str:
-    return min(aliases(expr))
+    def _all_known(self, node: Node) -> bool:
+        return all(a in self._known for a in node.aliases)

@@ -1,18 +1,72 @@
-"""Choose a join order: left-deep, each next stream one that shares a key with those before it where there is one."""
+"""Choose a join order: the cheapest tree by what is known of the rows, or the written order where nothing is.
 
+Dynamic programming over sets of streams, bushy trees included; above MOST_PARTS streams greedily: again and again the
+two trees whose join is cheapest.
+"""
+
+from itertools import combinations
+
+from midstream.model.statistics import Statistics
+from midstream.optimize.join_cost import JoinCost
+from midstream.optimize.subsets import MOST_PARTS, splits, subsets
 from midstream.plan.expr import aliases
-from midstream.plan.predicates import classify
+from midstream.plan.nodes import MethodChoice
+from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
-from midstream.plan.tree import Tree, left_deep
+from midstream.plan.tree import Pair, Tree, left_deep
+
+FEWEST_ROWS = 100
+"""Rows of every stream that must have been looked at for an order to be chosen by cost."""
+WORTH = 0.95
+"""Another order than the written one must be expected to cost at most this part of it."""
 
 
-def order_joins(query: Query) -> Tree:
-    """Return the starting join order of a query.
-
-    Without statistics the written order stands, except that a stream with no predicate to those before it waits
-    for one that has: equality first, then any comparison, then a product. A difference has no such predicates.
-    """
+def order_joins(query: Query, statistics: Statistics | None = None, method: MethodChoice = "auto") -> Tree:
+    """Return the starting join order of a query."""
     predicates = classify(query)
+    written = written_order(query, predicates)
+    if statistics is None or statistics.looked_at < FEWEST_ROWS or not can_choose(query):
+        return written
+    cost = JoinCost(query.aliases, predicates, statistics, method)
+    if not cost.known:
+        return written
+    cheapest = cheapest_tree(cost)
+    return cheapest if cost.of(cheapest).total <= WORTH * cost.of(written).total else written
+
+
+def can_choose(query: Query) -> bool:
+    """Tell whether orders of a query can differ in cost: conditions hold three or more streams together."""
+    return len(query.aliases) > 2 and classify(query).relates_streams
+
+
+def cheapest_tree(cost: JoinCost) -> Tree:
+    """Return the cheapest tree of all streams."""
+    count = len(cost.names)
+    best: dict[int, tuple[float, Tree]] = {1 << n: (0.0, name) for n, name in enumerate(cost.names)}
+    top = (1 << count) - 1
+    if count > MOST_PARTS:
+        return _greedily(cost, best, top)
+    for parts in subsets(count):
+        own = {(a, b): best[a][0] + best[b][0] + cost.join(a, b, top) for a, b in splits(parts)}
+        a, b = min(own, key=lambda split: own[split])
+        best[parts] = own[a, b], Pair(best[a][1], best[b][1])
+    return best[top][1]
+
+
+def _greedily(cost: JoinCost, trees: dict[int, tuple[float, Tree]], top: int) -> Tree:
+    while len(trees) > 1:
+        a, b = min(combinations(sorted(trees), 2), key=lambda pair: (cost.join(pair[0], pair[1], top), pair))
+        (paid, left), (also, right) = trees.pop(a), trees.pop(b)
+        trees[a | b] = paid + also + cost.join(a, b, top), Pair(left, right)
+    return trees[top][1]
+
+
+def written_order(query: Query, predicates: Predicates) -> Tree:
+    """Return the written order, left-deep, each next stream one that shares a key with those before it.
+
+    A stream with no predicate to those before it waits for one that has: equality first, then any comparison, then a
+    product. A difference has no such predicates.
+    """
     equal = [frozenset().union(*(aliases(m) for m in c.members)) for c in predicates.classes]
     related = [aliases(c.left) | aliases(c.right) for c in predicates.comparisons]
     related += [aliases(r) for r in predicates.residuals]

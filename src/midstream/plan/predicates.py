@@ -62,6 +62,11 @@ class Predicates:
     comparisons: tuple[Comparison, ...]
     residuals: tuple[Expr, ...]
 
+    @property
+    def relates_streams(self) -> bool:
+        """Tell whether a condition is about rows of several sources."""
+        return bool(self.classes or self.comparisons or self.residuals)
+
 
 def classify(query: Query) -> Predicates:
     """Sort the conjuncts of a query that answers row by row by what they are good for."""

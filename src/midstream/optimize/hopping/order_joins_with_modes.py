@@ -6,19 +6,17 @@ condition holds together are joined only when there is no other way. Above MOST_
 the two trees whose join is smallest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from midstream.optimize.hopping.cost import ANTI, JOIN, Constants, anti_cost, conversion_cost, is_key, join_cost
 from midstream.optimize.hopping.estimate import Size, Sizes, across
 from midstream.optimize.hopping.graph import Graph, reads
+from midstream.optimize.subsets import MOST_PARTS, bits_of, splits, subsets
 from midstream.plan.algebra import Anti, Join, Rel
 from midstream.plan.expr import Call, Column, Expr
 from midstream.plan.modes import MODES
-
-MOST_PARTS = 10
-"""Parts of one graph that are joined in the best of all orders."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ class OrderJoins:
         self.graph, self.parts, self.rights = graph, parts, rights
         self.sizes, self.constants, self.deepest = sizes, constants, deepest
         owners = graph.owners()
-        self.conjuncts = [(_bits(reads(owners, [c])), c, _sides(c, owners)) for c in across(graph)]
-        self.antis = [_bits(reads(owners, a.conjuncts)) or 1 for a in graph.antis]
+        self.conjuncts = [(bits_of(reads(owners, [c])), c, _sides(c, owners)) for c in across(graph)]
+        self.antis = [bits_of(reads(owners, a.conjuncts)) or 1 for a in graph.antis]
         self.distinct = {name: d for size, _ in parts for name, d in size.distinct.items()}
         self._joined: dict[int, Size] = {}
         self._size: dict[_State, Size] = {}
@@ -89,13 +87,8 @@ class OrderJoins:
         return {give: self._planned(done, give) for give in "DC"}
 
     def _sets(self) -> Iterator[int]:
-        """Yield the sets of parts that may be joined, small ones first."""
-        numbers = range(len(self.parts))
-        for size in range(2, len(self.parts) + 1):
-            for chosen in combinations(numbers, size):
-                parts = _bits(chosen)
-                if self._together(parts):
-                    yield parts
+        """Return the sets of parts that may be joined, small ones first."""
+        return (parts for parts in subsets(len(self.parts)) if self._together(parts))
 
     def _together(self, parts: int) -> bool:
         """Tell whether conditions hold parts together, or else they are all that conditions hold together."""
@@ -117,22 +110,17 @@ class OrderJoins:
 
     def _join(self, parts: int) -> None:
         """Find the cheapest last join of a set of parts, for every set of anti-joins done below it."""
-        low = parts & -parts
-        left = (parts - 1) & parts
-        while left:
-            right = parts ^ left
-            if left & low:
-                for a in self._starts(left):
-                    for b in self._starts(right):
-                        self._try_join(a, b)
-            left = (left - 1) & parts
+        for left, right in splits(parts):
+            for a in self._starts(left):
+                for b in self._starts(right):
+                    self._try_join(a, b)
 
     def _starts(self, parts: int) -> list[_State]:
         """Return the states of a set of parts that are joined further."""
         states = [(parts, done) for done in range(1 << len(self.antis)) if (parts, done) in self.best]
         if not self.deepest:
             return states
-        due = _bits(k for k, needed in enumerate(self.antis) if needed & ~parts == 0)
+        due = bits_of(k for k, needed in enumerate(self.antis) if needed & ~parts == 0)
         return [s for s in states if s[1] == due]
 
     def _try_join(self, a: _State, b: _State) -> None:
@@ -207,7 +195,7 @@ class OrderJoins:
             size = self.sizes.without(size, anti)
         if len(chosen) == 1 and not antis:
             return size
-        within = [c for c in self.graph.conjuncts if _bits(reads(self.graph.owners(), [c])) & ~parts == 0]
+        within = [c for c in self.graph.conjuncts if bits_of(reads(self.graph.owners(), [c])) & ~parts == 0]
         return self.sizes.seen(size, [self.graph.parts[i] for i in chosen], within, antis)
 
     def _greedily(self) -> None:
@@ -245,15 +233,11 @@ class OrderJoins:
         return Planned(step.cost, Join(below[0].rel, below[1].rel, conjuncts), (*modes, step.mode))
 
 
-def _bits(numbers: Iterable[int]) -> int:
-    return sum(1 << n for n in numbers)
-
-
 def _sides(conjunct: Expr, owners: dict[Column, int]) -> tuple[int, int] | None:
     """Return the parts that the sides of an equality read, or None for another condition."""
     if not isinstance(conjunct, Call) or conjunct.function != "=":
         return None
-    a, b = (_bits(reads(owners, [arg])) for arg in conjunct.args)
+    a, b = (bits_of(reads(owners, [arg])) for arg in conjunct.args)
     return (a, b) if a and b else None
 
 

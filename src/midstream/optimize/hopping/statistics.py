@@ -3,16 +3,10 @@
 import re
 from dataclasses import dataclass, field
 
+from midstream.optimize.guesses import COMPARED, DISTINCT, ROWS_PER_S
 from midstream.plan.algebra import Scan
 from midstream.plan.expr import Call, Cast, Column, Expr, Literal, columns, replace_columns
 from midstream.plan.window import RangeWindow, RowsWindow
-
-COMPARED = 1 / 3
-"""The part of all rows or pairs that pass a condition which is not an equality, when nobody knows better."""
-DISTINCT = 100.0
-"""Different values of a column, when nobody knows better."""
-ROWS_PER_S = 1000.0
-"""Rows of a stream in a second, when nobody knows better."""
 
 Name = tuple[str, str]
 """A column by alias and name."""

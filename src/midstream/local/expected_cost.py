@@ -1,0 +1,28 @@
+"""The expected cost of a join order, for people to read."""
+
+from collections.abc import Sequence
+
+from midstream.local.sources import RecordedStream
+from midstream.local.statistics import look_if_recorded
+from midstream.optimize.join_cost import Cost, JoinCost
+from midstream.optimize.order_joins import written_order
+from midstream.plan.plan import Plan
+from midstream.plan.tree import tree_text
+
+
+def explain_cost(plan: Plan, streams: Sequence[RecordedStream]) -> list[str]:
+    """Return what the joins of a plan are expected to do in a second of event time, beside those in written order."""
+    query = plan.query
+    statistics = look_if_recorded(query, streams) if plan.predicates.relates_streams else None
+    if statistics is None or not statistics.looked_at:
+        return []
+    cost = JoinCost(query.aliases, plan.predicates, statistics, plan.method)
+    written = written_order(query, plan.predicates)
+    lines = ["Expected per second of event time", f"  {_said(cost.of(plan.tree))}"]
+    if written != plan.tree:
+        lines.append(f"  in the written order {tree_text(written)}: {_said(cost.of(written))}")
+    return lines
+
+
+def _said(cost: Cost) -> str:
+    return f"{cost.evaluations:,.0f} predicate evaluations, {cost.intermediate:,.0f} intermediate results"
