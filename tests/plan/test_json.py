@@ -19,8 +19,7 @@ from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
-from midstream.plan.json import FORMAT, own_aggregates, read_plan, write_plan
-from midstream.plan.json_values import read_expr, write_expr
+from midstream.plan.json import FORMAT, Reader, own_aggregates, read_plan, write, write_plan
 from midstream.plan.plan import Plan
 from oracle.differences import draw_difference, draw_order
 from oracle.generate import draw_case
@@ -101,7 +100,7 @@ LITERALS: list[tuple[object, pa.DataType]] = [
 
 @pytest.mark.parametrize(("value", "type_"), LITERALS)
 def test_a_literal_keeps_value_and_type(value: object, type_: pa.DataType) -> None:
-    found = read_expr(json.loads(json.dumps(write_expr(Literal(value, type_)))))
+    found = Reader().read(json.loads(json.dumps(write(Literal(value, type_)))))
     assert found == Literal(value, type_)
     assert type(found.value) is type(value)
     assert repr(found.value) == repr(value)
@@ -114,7 +113,7 @@ def test_every_kind_of_expression_is_read_back() -> None:
         Literal(None, pa.int64()),
         pa.int64(),
     )
-    assert read_expr(json.loads(json.dumps(write_expr(expr)))) == expr
+    assert Reader().read(json.loads(json.dumps(write(expr)))) == expr
 
 
 def test_an_aggregate_of_the_user_is_known_by_its_name() -> None:
@@ -130,13 +129,43 @@ def test_an_aggregate_of_the_user_is_known_by_its_name() -> None:
 def test_what_is_no_plan_is_refused() -> None:
     sql = "SELECT a.k FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k HOP BY 1 SECOND"
     written = write_plan(plan_of(sql, {"a": ticking(3), "b": ticking(3)}))
-    query = written["query"]
+    plan = written["plan"]
+    query = plan["query"]
     for broken in (
-        {}, {**written, "root": {"split": 1}}, {**written, "modes": ["DIDO"]}, {**written, "streams": {}},
-        {**written, "query": {**query, "hop_us": 0}}, {**written, "query": {**query, "when": "row"}},
+        {}, {**plan, "root": {"is": "Split", "a": 1}}, {**plan, "root": 5}, {**plan, "modes": ["DIDO"]}, plan["root"],
+        {**plan, "query": {**query, "hop_us": 0}}, {**plan, "query": {**query, "when": "row"}}, {**plan, "more": 1},
     ):  # fmt: skip
         with pytest.raises(PlanError):
+            read_plan({**written, "plan": broken})
+    for broken in ({}, {**written, "streams": {}}):
+        with pytest.raises(PlanError, match="this is no plan"):
             read_plan(broken)
+
+
+def test_what_is_written_stays_what_it_is() -> None:
+    """A plan that was written by an earlier version is read, or its format has another number."""
+    sql = "SELECT k + 1 AS j FROM stock [ROWS 2 PARTITION BY k] WHERE qty > 2.5"
+    wide, key = {"type": "int64"}, {"is": "Column", "alias": "stock", "name": "k", "type": {"type": "int32"}}
+    qty = {"is": "Column", "alias": "stock", "name": "qty", "type": {"type": "int64"}}
+    window = {"is": "RowsWindow", "count": 2, "partition_by": [key]}
+    source = {"is": "Source", "alias": "stock", "stream": {"stream": "stock"}, "position": 2, "window": window}
+    number = {"is": "Cast", "arg": qty, "type": {"type": "double"}}
+    limit = {"is": "Literal", "value": {"float": "2.5"}, "type": {"type": "double"}}
+    condition = {"is": "Call", "function": ">", "args": [number, limit], "type": {"type": "bool"}}
+    one, wider = {"is": "Literal", "value": 1, "type": wide}, {"is": "Cast", "arg": key, "type": wide}
+    computed = {"is": "Call", "function": "+", "args": [wider, one], "type": wide}
+    select = {
+        "is": "Select", "child": {"is": "Scan", "source": source, "columns": [key, qty]}, "conjuncts": [condition],
+    }  # fmt: skip
+    output = [{"is": "Column", "alias": "#1", "name": "j", "type": {"type": "int64"}}, computed]
+    root = {"is": "Project", "child": select, "outputs": [output]}
+    query = {"is": "Query", "root": root, "when": "row", "emit": "results", "hop_us": None, "text": sql}
+    assert write_plan(make_plan(parse_query(sql, CATALOG))) == {
+        "format": 1,
+        "streams": {"stock": {"time": "ts", "columns": [["ts", "int64", True], ["k", "int32", True],
+                                                        ["qty", "int64", True]]}},
+        "plan": {"is": "Plan", "query": query, "root": root, "modes": [], "working": [], "method": "auto"},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,7 @@ def _drain_s(plan: Plan, stats: Statistics) -> Seconds:
         if not rate:
             return None
         parts.append(counted.left / rate)
-    # Windows of a join let go of their rows side by side, a window over another one after the other.
-    return sum(parts) if plan.query.parts.stages else max(parts)
+    return sum(parts) if span.in_turn else max(parts)
 
 
 def _answers_s(plan: Plan, stats: Statistics) -> tuple[Seconds, Seconds]:

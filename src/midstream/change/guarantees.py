@@ -85,13 +85,12 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
         if same and all(c.of == unit(a) for c in span.counted) and _rows_to_answer(b) >= span.rows > 0:
             takes = f"the new query first answers with row {_rows_to_answer(b):,} behind the position at the earliest"
             return f"{takes}, the old one with row {span.rows - 1:,} at the latest", True
-    if len(a.sources) == 1 and len(a.parts.stages) == 1 and b.parts.stages:
-        first, then = a.parts.stages[0].window, b.parts.stages[0].window
-        if not (isinstance(first, RangeInstances) and isinstance(then, RangeInstances)):
-            return None
-        if first.width_us <= first.slide_us and then.slide_us % first.slide_us == 0:
-            slide = format_duration(then.slide_us).lower()
-            return f"the new query's windows end at multiples of {slide}, where the old one's last has ended", False
+    windows = [stage.window for stage in a.parts.stages], [stage.window for stage in b.parts.stages]
+    match windows:
+        case [RangeInstances() as first], [RangeInstances() as then, *_] if len(a.sources) == 1:
+            if first.width_us <= first.slide_us and then.slide_us % first.slide_us == 0:
+                slide = format_duration(then.slide_us).lower()
+                return f"the new query's windows end at multiples of {slide}, where the old one's last has ended", False
     return None
 
 
@@ -120,14 +119,10 @@ def _size(query: Query) -> int | None:
     """Return how many rows every result of a query depends on, or None when that differs."""
     if query.signed or len({s.stream.name for s in query.sources}) < len(query.sources):
         return None
-    if not query.parts.stages:
-        return len(query.sources)
-    if len(query.sources) > 1:
-        return None
-    rows, step = 1, 1
+    rows, step = len(query.sources), 1
     for k, stage in enumerate(query.parts.stages):
         window = stage.window
-        if not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
+        if len(query.sources) > 1 or not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
             return None
         inside = k + 1 < len(query.parts.stages)
         if inside and (window.partition_by or stage.having or window.slide > window.count):
@@ -266,15 +261,14 @@ class _Pair:
 
     def _notes(self, label: str) -> list[str]:
         notes = []
-        stages = self.old.parts.stages
-        if label in (IMMEDIATE, DELAYED_DRAIN) and len(stages) == 1 and len(self.old.sources) == 1 and not self.at_once:
-            window = stages[0].window
-            if isinstance(window, RangeInstances) and window.width_us <= window.slide_us:
-                at = f"a multiple of {format_duration(window.slide_us).lower()}"
-                notes.append(f"nothing is lost at the end of a window of the old query: {at}")
-            if isinstance(window, RowsInstances) and window.count <= window.slide and not window.partition_by:
-                at = f"behind a multiple of {window.slide:,} rows since it started"
-                notes.append(f"nothing is lost at the end of a window of the old query: {at}")
+        windows = [stage.window for stage in self.old.parts.stages]
+        if label in (IMMEDIATE, DELAYED_DRAIN) and len(windows) == len(self.old.sources) == 1 and not self.at_once:
+            lost = "nothing is lost at the end of a window of the old query"
+            match windows[0]:
+                case RangeInstances(width_us, slide_us) if width_us <= slide_us:
+                    notes.append(f"{lost}: a multiple of {format_duration(slide_us).lower()}")
+                case RowsInstances(count, slide, ()) if count <= slide:
+                    notes.append(f"{lost}: behind a multiple of {slide:,} rows since it started")
         if label == DRAIN_QUERY and self.span.endless and not self.difference:
             notes.append(f"output of the new query may be held back for ever: {self.span.endless}")
         return notes

@@ -33,6 +33,8 @@ class Span:
     counted: tuple[Counted, ...] = ()
     unknown: str | None = None
     """Why nobody can say, or None."""
+    in_turn: bool = False
+    """Its windows stand one over the other, so that rows leave them one after the other, not side by side."""
 
     @property
     def rows(self) -> int:
@@ -81,7 +83,7 @@ def spans(plan: Plan) -> Span:
     """
     span, step = _below(plan.query)
     for stage in plan.query.parts.stages:
-        span, step = _over(span, step, stage)
+        span, step = _over(replace(span, in_turn=True), step, stage)
     return span
 
 

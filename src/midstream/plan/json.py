@@ -2,90 +2,79 @@
 
     plan ──▶ format, streams, query, tree, choices ──▶ JSON ──▶ an equal plan
 
-Functions are not written: an aggregate of the user is known by its name, and whoever reads the plan has the function.
+A node is written as {"is": its class, and its fields by name}, a value that JSON lacks as {its type: text}. So another
+name of a field or a class is another format. Functions are not written: an aggregate of the user is known by its name,
+and whoever reads the plan has the function.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import base64
+import datetime as dt
+import decimal
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
+from midstream.plan import algebra, expr, window
 from midstream.plan.aggregates import Aggregate, UserAggregate
-from midstream.plan.algebra import (
-    Anti,
-    Distinct,
-    Except,
-    Group,
-    Join,
-    Project,
-    Rel,
-    Scan,
-    Select,
-    Union,
-    Windowed,
-    operators,
-)
-from midstream.plan.json_values import (
-    Written,
-    read_column,
-    read_expr,
-    read_schema,
-    read_type,
-    write_column,
-    write_expr,
-    write_schema,
-    write_type,
-)
+from midstream.plan.algebra import Group, Rel, operators
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
 from midstream.plan.source import Source
-from midstream.plan.window import (
-    Instances,
-    PredicateWindow,
-    RangeInstances,
-    RangeWindow,
-    RowsInstances,
-    RowsWindow,
-    Window,
-)
 
 FORMAT = 1
 """What is written. A reader that knows another number refuses it."""
+Written = dict[str, Any]
+
+CLASSES: dict[str, Callable[..., Any]] = {
+    cls.__name__: cls
+    for cls in (
+        algebra.Scan, algebra.Select, algebra.Project, algebra.Join, algebra.Anti, algebra.Except, algebra.Union,
+        algebra.Distinct, algebra.Windowed, algebra.Group, Aggregate, Source, Query, Plan,
+        expr.Column, expr.Literal, expr.Call, expr.Cast, expr.Case,
+        window.RangeWindow, window.RowsWindow, window.RangeInstances, window.RowsInstances, window.PredicateWindow,
+    )
+}  # fmt: skip
+"""What a written node can be."""
+_MICROSECOND = dt.timedelta(microseconds=1)
+_AS_TEXT: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    float: ("float", repr, float),
+    decimal.Decimal: ("decimal", str, decimal.Decimal),
+    dt.date: ("date", dt.date.isoformat, dt.date.fromisoformat),
+    dt.datetime: ("datetime", dt.datetime.isoformat, dt.datetime.fromisoformat),
+    dt.timedelta: ("timedelta", lambda d: d // _MICROSECOND, lambda us: us * _MICROSECOND),
+}
+"""How a value that JSON lacks, or would change, is written: its name, to text, from text."""
 
 
 def write_plan(plan: Plan) -> Written:
     """Write a plan, its query and its streams included."""
-    query = plan.query
+    streams = {s.stream.name: s.stream for s in plan.query.sources}
     return {
         "format": FORMAT,
-        "streams": {s.stream.name: _write_stream(s.stream) for s in query.sources},
-        "query": {
-            "root": _write(query.root), "when": query.when, "emit": query.emit, "hop_us": query.hop_us,
-            "text": query.text,
-        },
-        "root": None if plan.root == query.root else _write(plan.root),
-        "modes": list(plan.modes),
-        "working": list(plan.working),
-        "method": plan.method,
-    }  # fmt: skip
+        "streams": {n: {"time": s.time, "columns": write_schema(s.columns)} for n, s in streams.items()},
+        "plan": write(plan),
+    }
 
 
 def read_plan(written: Written, aggregates: Mapping[str, UserAggregate] | None = None) -> Plan:
     """Read a plan; `aggregates` are the user's own, by name."""
     try:
-        found = written["format"]
-        if found != FORMAT:
-            raise PlanError(_other_format(found))
-        streams = {name: _read_stream(name, s) for name, s in written["streams"].items()}
-        reader = _Reader(streams, {name.lower(): a for name, a in (aggregates or {}).items()})
-        asked = written["query"]
-        root = reader.rel(asked["root"])
-        query = Query(root, asked["when"], asked["emit"], asked["hop_us"], asked["text"])
-        own = root if written["root"] is None else reader.rel(written["root"])
-        return Plan(query, own, tuple(written["modes"]), tuple(written["working"]), written["method"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if written["format"] != FORMAT:
+            raise PlanError(_other_format(written["format"]))
+        streams = {
+            name: StreamSchema(name, read_schema(s["columns"]), s["time"]) for name, s in written["streams"].items()
+        }
+        plan = Reader(streams, {name.lower(): a for name, a in (aggregates or {}).items()}).read(written["plan"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, AssertionError) as error:
         raise PlanError(f"this is no plan: {error!r}") from error
+    if not isinstance(plan, Plan):
+        raise PlanError(f"this is no plan: {plan}")
+    return plan
 
 
 def _other_format(found: object) -> str:
@@ -96,133 +85,99 @@ def _other_format(found: object) -> str:
 
 def own_aggregates(root: Rel) -> dict[str, UserAggregate]:
     """Return the aggregates of the user in a tree, by name."""
-    return {a.user.name: a.user for a in _aggregates(root) if a.user is not None}
+    groups = [rel for rel in operators(root) if isinstance(rel, Group)]
+    return {a.user.name: a.user for group in groups for a in group.aggregates if a.user is not None}
 
 
-def _aggregates(root: Rel) -> Iterator[Aggregate]:
-    for rel in operators(root):
-        yield from rel.aggregates if isinstance(rel, Group) else ()
+def write(value: Any) -> Any:
+    """Write a value of a plan.
+
+    >>> write(expr.Literal(2.5, pa.float64()))
+    {'is': 'Literal', 'value': {'float': '2.5'}, 'type': {'type': 'double'}}
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, tuple):
+        return [write(v) for v in value]
+    if isinstance(value, pa.DataType):
+        return {"type": write_type(value)}
+    if isinstance(value, StreamSchema):
+        return {"stream": value.name}
+    if isinstance(value, UserAggregate):
+        return {"user": value.name}
+    if type(value) in _AS_TEXT:
+        name, to_text, _ = _AS_TEXT[type(value)]
+        return {name: to_text(value)}
+    assert is_dataclass(value), f"a plan holds no {type(value)}"
+    return {"is": type(value).__name__, **{f.name: write(getattr(value, f.name)) for f in fields(value)}}
 
 
-def _write_stream(stream: StreamSchema) -> Written:
-    return {"time": stream.time, "columns": write_schema(stream.columns)}
+class Reader:
+    """Read values of a plan: what they name and do not hold are streams, and aggregates by names in lower case."""
 
+    def __init__(
+        self, streams: Mapping[str, StreamSchema] | None = None, aggregates: Mapping[str, UserAggregate] | None = None
+    ) -> None:
+        self._special: dict[str, Callable[[Any], Any]] = {name: read for name, _, read in _AS_TEXT.values()}
+        self._special |= {"type": read_type, "stream": (streams or {}).__getitem__, "user": self._user}
+        self._aggregates = aggregates or {}
 
-def _read_stream(name: str, written: Written) -> StreamSchema:
-    return StreamSchema(name, read_schema(written["columns"]), written["time"])
+    def read(self, written: Any) -> Any:
+        """Read a value.
 
+        >>> Reader().read(write(expr.Literal(2.5, pa.float64())))
+        Literal(value=2.5, type=DataType(double))
+        """
+        if isinstance(written, list):
+            return tuple(map(self.read, written))
+        if not isinstance(written, dict):
+            return written
+        if "is" in written:
+            return CLASSES[written["is"]](**{k: self.read(v) for k, v in written.items() if k != "is"})
+        ((name, text),) = written.items()
+        return self._special[name](text)
 
-def _write(rel: Rel) -> Written:
-    match rel:
-        case Scan(source, columns):
-            window = None if source.window is None else _write_window(source.window)
-            read = [[c.name, write_type(c.type)] for c in columns]
-            return {"scan": source.alias, "stream": source.stream.name, "position": source.position, "window": window,
-                    "columns": read}  # fmt: skip
-        case Select(child, conjuncts):
-            return {"select": _write(child), "where": _exprs(conjuncts)}
-        case Project(child, outputs):
-            return {"project": _write(child), "outputs": [[write_column(c), write_expr(e)] for c, e in outputs]}
-        case Join(left, right, conjuncts):
-            return {"join": [_write(left), _write(right)], "on": _exprs(conjuncts)}
-        case Anti(left, right, conjuncts):
-            return {"anti": [_write(left), _write(right)], "on": _exprs(conjuncts)}
-        case Except(left, right, bag):
-            return {"except": [_write(left), _write(right)], "all": bag}
-        case Union(left, right, columns):
-            return {"union": [_write(left), _write(right)], "columns": [write_column(c) for c in columns]}
-        case Distinct(child):
-            return {"distinct": _write(child)}
-        case Windowed(child, instances):
-            return {"windowed": _write(child), "window": _write_window(instances)}
-        case Group(child, alias, keys, aggregates):
-            made = [_write_aggregate(a) for a in aggregates]
-            return {"group": _write(child), "alias": alias, "keys": _exprs(keys), "aggregates": made}
-
-
-def _exprs(exprs: tuple[Any, ...]) -> list[Written]:
-    return [write_expr(e) for e in exprs]
-
-
-def _write_window(window: Window | Instances) -> Written:
-    match window:
-        case RangeWindow(width_us):
-            return {"range_us": width_us}
-        case RowsWindow(count, partition_by):
-            return {"rows": count, "by": [write_column(c) for c in partition_by]}
-        case RangeInstances(width_us, slide_us):
-            return {"range_us": width_us, "slide_us": slide_us}
-        case RowsInstances(count, slide, partition_by):
-            return {"rows": count, "slide": slide, "by": [write_column(c) for c in partition_by]}
-        case PredicateWindow(start, end):
-            return {"start": write_expr(start), "end": write_expr(end)}
-
-
-def _read_window(written: Written) -> Window:
-    if "range_us" in written:
-        return RangeWindow(written["range_us"])
-    return RowsWindow(written["rows"], tuple(map(read_column, written["by"])))
-
-
-def _read_instances(written: Written) -> Instances:
-    if "start" in written:
-        return PredicateWindow(read_expr(written["start"]), read_expr(written["end"]))
-    if "range_us" in written:
-        return RangeInstances(written["range_us"], written["slide_us"])
-    return RowsInstances(written["rows"], written["slide"], tuple(map(read_column, written["by"])))
-
-
-def _write_aggregate(aggregate: Aggregate) -> Written:
-    argument = None if aggregate.argument is None else write_expr(aggregate.argument)
-    return {
-        "function": aggregate.function, "argument": argument, "type": write_type(aggregate.type),
-        "distinct": aggregate.distinct, "user": aggregate.user is not None,
-    }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """What a tree names and does not hold: streams, and aggregates of the user by their names in lower case."""
-
-    streams: Mapping[str, StreamSchema]
-    aggregates: Mapping[str, UserAggregate]
-
-    def rel(self, written: Written) -> Rel:
-        match written:
-            case {"scan": alias, "stream": stream, "position": position, "window": window, "columns": columns}:
-                own = None if window is None else _read_window(window)
-                source = Source(alias, self.streams[stream], position, own)
-                return Scan(source, tuple(read_column([alias, name, t]) for name, t in columns))
-            case {"select": child, "where": conjuncts}:
-                return Select(self.rel(child), tuple(map(read_expr, conjuncts)))
-            case {"project": child, "outputs": outputs}:
-                return Project(self.rel(child), tuple((read_column(c), read_expr(e)) for c, e in outputs))
-            case {"join": [left, right], "on": conjuncts}:
-                return Join(self.rel(left), self.rel(right), tuple(map(read_expr, conjuncts)))
-            case {"anti": [left, right], "on": conjuncts}:
-                return Anti(self.rel(left), self.rel(right), tuple(map(read_expr, conjuncts)))
-            case {"except": [left, right], "all": bag}:
-                return Except(self.rel(left), self.rel(right), bag)
-            case {"union": [left, right], "columns": columns}:
-                return Union(self.rel(left), self.rel(right), tuple(map(read_column, columns)))
-            case {"distinct": child}:
-                return Distinct(self.rel(child))
-            case {"windowed": child, "window": window}:
-                return Windowed(self.rel(child), _read_instances(window))
-            case {"group": child, "alias": alias, "keys": keys, "aggregates": aggregates}:
-                made = tuple(map(self.aggregate, aggregates))
-                return Group(self.rel(child), alias, tuple(map(read_expr, keys)), made)
-            case _:
-                raise PlanError(f"this is no operator: {written}")
-
-    def aggregate(self, written: Written) -> Aggregate:
-        argument = None if written["argument"] is None else read_expr(written["argument"])
-        user = self.user(written["function"]) if written["user"] else None
-        return Aggregate(written["function"], argument, read_type(written["type"]), written["distinct"], user)
-
-    def user(self, name: str) -> UserAggregate:
-        """Return the user's aggregate of that name."""
-        found = self.aggregates.get(name.lower())
+    def _user(self, name: str) -> UserAggregate:
+        found = self._aggregates.get(name.lower())
         if found is None:
             raise PlanError(f"the plan calls {name.upper()}, an aggregate that is not registered")
         return found
+
+
+def write_type(t: pa.DataType) -> str:
+    """Write a type as text; one that queries cannot use as Arrow writes it."""
+    try:
+        if read_type(str(t)) == t:
+            return str(t)
+    except PlanError:
+        pass
+    return "arrow:" + base64.b64encode(pa.schema([("", t)]).serialize()).decode()
+
+
+def read_type(text: str) -> pa.DataType:
+    """Read a type.
+
+    >>> types = pa.int64(), pa.decimal128(10, 2), pa.timestamp("us", "UTC"), pa.list_(pa.string())
+    >>> [str(read_type(write_type(t))) for t in types]
+    ['int64', 'decimal128(10, 2)', 'timestamp[us, tz=UTC]', 'list<item: string>']
+    """
+    if text.startswith("arrow:"):
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text.removeprefix("arrow:")))).field(0).type
+    if found := re.fullmatch(r"decimal128\((\d+), (-?\d+)\)", text):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    if found := re.fullmatch(r"timestamp\[us, tz=(.+)\]", text):
+        return pa.timestamp("us", found[1])
+    try:
+        return pa.type_for_alias(text)
+    except ValueError:
+        raise PlanError(f"there is no type '{text}'") from None
+
+
+def write_schema(schema: pa.Schema) -> list[list[Any]]:
+    """Write columns: name, type and whether it may be NULL."""
+    return [[field.name, write_type(field.type), field.nullable] for field in schema]
+
+
+def read_schema(written: list[list[Any]]) -> pa.Schema:
+    """Read columns."""
+    return pa.schema([pa.field(name, read_type(t), nullable) for name, t, nullable in written])

@@ -17,14 +17,6 @@ Path = tuple[int, ...]
 """The way from the root to an operator: 0 is the left or only input, 1 the right."""
 
 
-def written_modes(root: Rel, emit: Emit) -> tuple[str, ...]:
-    """Return deltas all the way, in the order of `operators(root)`: the default of other systems."""
-    modes = [DIDO for _ in operators(root)]
-    if emit != DELTA and modes:
-        modes[-1] = DICO
-    return tuple(modes)
-
-
 def paths(rel: Rel, path: Path = ()) -> list[Path]:
     """Return the paths of the operators, in the order of `operators`."""
     if isinstance(rel, Scan):

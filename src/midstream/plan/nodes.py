@@ -6,11 +6,11 @@ from typing import Literal as OneOf
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
+from midstream.plan import algebra
+from midstream.plan.algebra import Rel
 from midstream.plan.expr import Expr, aliases
 from midstream.plan.predicates import Comparison, Predicates
-from midstream.plan.query import Query
 from midstream.plan.source import Source
-from midstream.plan.tree import Tree, leaves
 
 JoinMethod = OneOf["hash", "nested-loop"]
 MethodChoice = OneOf["auto", "hash", "nested-loop"]
@@ -83,14 +83,23 @@ class Difference:
 Node = Scan | Join | Difference
 
 
-def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoice) -> Node:
-    """Hang each predicate on the lowest node of the tree that has all its columns."""
-    if query.parts.taken:
-        return _lay_out_difference(query, predicates, tree)
-    if isinstance(tree, str):
-        return Scan(query.source(tree), predicates.filters[tree])
-    left = lay_out(query, predicates, tree.left, method)
-    right = lay_out(query, predicates, tree.right, method)
+def lay_out(root: Rel, predicates: Predicates, method: MethodChoice) -> Node:
+    """Return the joins, or differences, of a tree, each condition on the lowest of them that has all its columns."""
+    match root:
+        case algebra.Scan(source=source):
+            return Scan(source, predicates.filters[source.alias])
+        case algebra.Except(left=left, right=right):
+            taken = lay_out(right, predicates, method)
+            assert isinstance(taken, Scan), "one side of a difference reads one stream"
+            values = tuple(expr for _, expr in right.outputs) if isinstance(right, algebra.Project) else right.columns
+            return Difference(lay_out(left, predicates, method), taken, values)
+        case algebra.Join(left=left, right=right):
+            return _join(lay_out(left, predicates, method), lay_out(right, predicates, method), predicates, method)
+        case _:
+            return lay_out(algebra.inputs(root)[0], predicates, method)
+
+
+def _join(left: Node, right: Node, predicates: Predicates, method: MethodChoice) -> Join:
     lefts, rights = frozenset(left.aliases), frozenset(right.aliases)
     keys = []
     for group, cls in enumerate(predicates.classes):
@@ -106,16 +115,6 @@ def lay_out(query: Query, predicates: Predicates, tree: Tree, method: MethodChoi
         )
     chosen: JoinMethod = "nested-loop" if method == "nested-loop" or not keys else "hash"
     return Join(left, right, chosen, tuple(keys), tuple(comparisons), tuple(residuals))
-
-
-def _lay_out_difference(query: Query, predicates: Predicates, tree: Tree) -> Node:
-    """Chain the differences of a query."""
-    blocks = dict(zip(query.aliases, query.parts.blocks, strict=True))
-    outer, *others = leaves(tree)
-    node: Node = Scan(query.source(outer), predicates.filters[outer])
-    for alias in others:
-        node = Difference(node, Scan(query.source(alias), predicates.filters[alias]), blocks[alias].values)
-    return node
 
 
 def _first_possible(residual: Expr, lefts: frozenset[str], rights: frozenset[str]) -> bool:

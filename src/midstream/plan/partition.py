@@ -17,7 +17,7 @@ from midstream.plan.carry import columns_to_hash
 from midstream.plan.expr import Column, Expr, aliases
 from midstream.plan.parts import Stage
 from midstream.plan.predicates import EqualityClass, classify
-from midstream.plan.query import HOP, Query
+from midstream.plan.query import CLOSE, HOP, Query
 from midstream.plan.window import RangeInstances, RowsInstances, RowsWindow
 
 
@@ -52,7 +52,7 @@ def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     if query.when == HOP:
         return _hopping(query)
-    if query.parts.taken:
+    if query.signed:
         return _one_bucket("the changes of a difference leave in the order of events")
     for source in reversed(query.sources):
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:
@@ -60,7 +60,7 @@ def partition(query: Query) -> Partitioning:
     classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]
     if any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
         return _one_bucket("no join key keeps the partitions of its ROWS windows together")
-    if query.parts.stages:
+    if query.when == CLOSE:
         return _below_stages(query, classes)
     if classes:
         return _hashed(query, max(classes, key=_width))

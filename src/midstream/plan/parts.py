@@ -41,11 +41,18 @@ class Block:
     sources: tuple[Source, ...]
     conjuncts: tuple[Expr, ...]
     outputs: tuple[Output, ...]
+    own: frozenset[str] = frozenset()
+    """The alias that a condition on nothing is about: that of one side of a difference."""
 
     @property
     def schema(self) -> pa.Schema:
         """Return the select list as an Arrow schema."""
         return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """Return the select list as people read it."""
+        return [(o.name, str(o.expr)) for o in self.outputs]
 
     @property
     def values(self) -> tuple[Expr, ...]:
@@ -75,6 +82,11 @@ class Stage:
     def schema(self) -> pa.Schema:
         """Return the select list as an Arrow schema."""
         return pa.schema([pa.field(o.name, o.expr.type) for o in self.outputs])
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """Return the select list as people read it."""
+        return [(o.name, str(self.over_rows(o.expr))) for o in self.outputs]
 
     def reads(self) -> list[Column]:
         """Return the columns of the input that the stage reads."""
@@ -136,6 +148,12 @@ class Parts:
         """Return the first block and those that are taken away from it."""
         return (self.first, *self.taken)
 
+    @property
+    def top(self) -> Block | Stage:
+        """Return what selects the output."""
+        levels: list[Block | Stage] = [self.first, *self.stages]
+        return levels[-1]
+
 
 def parts_of(root: Rel) -> Parts:
     """Read the parts off a tree, or refuse it."""
@@ -196,7 +214,7 @@ def _side(rel: Rel) -> Block:
     if len(block.sources) > 1:
         first, other = block.sources[:2]
         raise refuse("EXCEPT over a join row by row", other=other.alias, alias=first.alias)
-    return block
+    return replace(block, own=frozenset([block.sources[0].alias]))
 
 
 def _level(rel: Rel) -> tuple[Stage, Rel] | None:

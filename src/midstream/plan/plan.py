@@ -5,12 +5,12 @@ from functools import cached_property
 
 from midstream.model.errors import PlanError
 from midstream.plan.algebra import Rel
-from midstream.plan.modes import WINDOW, Path, check_modes, mode_text, paths, written_modes
+from midstream.plan.modes import WINDOW, Path, check_modes, mode_text, paths
 from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
-from midstream.plan.query import HOP, Query
+from midstream.plan.query import HOP, ROW, Query
 from midstream.plan.tree import Tree, check_leaves, tree_text
 
 
@@ -62,45 +62,31 @@ class Plan:
     @cached_property
     def layout(self) -> Node:
         """Return the joins, or differences, of a plan that answers row by row, with every condition on one of them."""
-        return lay_out(self.query, self.predicates, self.tree, self.method)
+        return lay_out(self.root, self.predicates, self.method)
 
     def __str__(self) -> str:
         return mode_text(self.root, dict(self.of_paths())) if self.modes else tree_text(self.tree)
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, stages from the inside out, partitioning."""
-        parts = self.query.parts
-        lines = ["Output", *(f"  {name}: {text}" for name, text in _outputs(self.query))]
-        if self.query.signed:
-            lines.append("  _sign: +1 when a row comes into the difference, -1 when it goes")
-        lines.append(f"Plan {self}")
-        lines += [f"  {line}" for line in _draw(self.layout)]
-        if self.predicates.constants:
-            lines.append("  only if " + " AND ".join(map(str, self.predicates.constants)))
-        windowed = [s for s in self.query.sources if s.window or not parts.stages]
-        lines += ["Windows"] if windowed else []
-        lines += [f"  {s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}" for s in windowed]
-        lines += ["Stages", *(f"  {stage}" for stage in parts.stages)] if parts.stages else []
-        lines += ["Partitioning", f"  {self.partitioning}"]
-        return "\n".join(lines)
+        query = self.query
+        output = [f"{name}: {text}" for name, text in query.parts.top.shown]
+        output += ["_sign: +1 when a row comes into the difference, -1 when it goes"] if query.signed else []
+        tree = _draw(self.layout)
+        tree += ["only if " + " AND ".join(map(str, self.predicates.constants))] if self.predicates.constants else []
+        windows = [f"{s.alias}: {s.stream.name} {s.window}" for s in query.sources if s.window]
+        if not windows and query.when == ROW:
+            windows = [f"{s.alias}: {s.stream.name} (no window: every row stands alone)" for s in query.sources]
+        stages = [str(stage) for stage in query.parts.stages]
+        sections = {"Output": output, f"Plan {self}": tree, "Windows": windows, "Stages": stages}
+        sections["Partitioning"] = [str(self.partitioning)]
+        return "\n".join("\n  ".join([title, *lines]) for title, lines in sections.items() if lines)
 
 
 def ordered_plan(query: Query, tree: Tree, method: MethodChoice = "auto") -> Plan:
     """Return the plan that joins the streams of a query, or takes them away, in an order."""
     check_leaves(tree, query.aliases)
     return Plan(query, reordered(query.root, tree, method), method=method)
-
-
-def as_written(query: Query) -> Plan:
-    """Return the plan of the query as it was written; a hopping one with deltas all the way."""
-    return Plan(query, query.root, written_modes(query.root, query.emit) if query.when == HOP else ())
-
-
-def _outputs(query: Query) -> list[tuple[str, str]]:
-    stages = query.parts.stages
-    if not stages:
-        return [(o.name, str(o.expr)) for o in query.parts.first.outputs]
-    return [(o.name, str(stages[-1].over_rows(o.expr))) for o in stages[-1].outputs]
 
 
 def _draw(node: Node, indent: str = "") -> list[str]:

@@ -71,17 +71,12 @@ class Predicates:
 def classify(query: Query) -> Predicates:
     """Sort the conjuncts of a query that answers row by row by what they are good for."""
     parts = query.parts
-    if parts.taken:
-        # Each side of a difference has its own WHERE: even a constant there is about that side only.
-        sides = [block.conjuncts for block in parts.blocks]
-        return Predicates((), dict(zip(query.aliases, sides, strict=True)), (), (), ())
     constants: list[Expr] = []
     filters: dict[str, list[Expr]] = {a: [] for a in query.aliases}
     equalities: list[Comparison] = []
     comparisons: list[Comparison] = []
     residuals: list[Expr] = []
-    for conjunct in parts.first.conjuncts:
-        names = aliases(conjunct)
+    for conjunct, names in ((c, aliases(c) or block.own) for block in parts.blocks for c in block.conjuncts):
         comparison = _separable(conjunct)
         if not names:
             constants.append(conjunct)

@@ -9,10 +9,8 @@ from midstream.plan.source import Source
 
 def sql_text(parts: Parts) -> str:
     """Write a query: the block, or the difference, and every stage around it."""
-    if parts.taken:
-        others = [_select(b.values, b.sources, b.conjuncts) for b in parts.taken]
-        return "\nEXCEPT\n".join([block_sql(parts.first), *others])
-    text = block_sql(parts.first)
+    others = [_select(b.values, b.sources, b.conjuncts) for b in parts.taken]
+    text = "\nEXCEPT\n".join([block_sql(parts.first), *others])
     for number, stage in enumerate(parts.stages):
         text = _stage_sql(stage, _item(parts.first, stage) if number == 0 else f"({text})")
     return text
