@@ -138,6 +138,47 @@ def test_every_import_is_in_the_table() -> None:
     assert not found, "doors that are not in the table:\n  " + "\n  ".join(found)
 
 
+# Rooms that speak to operators by their contract.
+BY_CONTRACT = ("migrate", "change", "engine")
+
+
+def kinds_asked(path: PurePosixPath, source: str) -> list[int]:
+    """Return the lines that ask an operator of what kind it is: `isinstance` or `match` with a class of operators."""
+    operators = {
+        name.rpartition(".")[2] for _, name in imports_of(path, source) if name.startswith("midstream.operators.")
+    }
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                asked = {n.id for n in ast.walk(kinds) if isinstance(n, ast.Name)}
+            case ast.MatchClass(cls=ast.Name(id=name)):
+                asked = {name}
+            case _:
+                continue
+        if asked & operators:
+            found.append(node.lineno if isinstance(node, ast.Call) else node.cls.lineno)
+    return found
+
+
+def test_no_operator_is_asked_of_what_kind_it_is() -> None:
+    found = []
+    for room in BY_CONTRACT:
+        for file in sorted((PACKAGE / room).rglob("*.py")):
+            path = PurePosixPath(file.relative_to(PACKAGE).as_posix())
+            found += [f"src/midstream/{path}:{line}" for line in kinds_asked(path, file.read_text(encoding="utf-8"))]
+    assert not found, "the contract of operators lacks a word here:\n  " + "\n  ".join(found)
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["isinstance(x, Eddy)", "isinstance(x, int | Eddy)", "match x:\n    case Eddy():\n        pass"],
+)
+def test_a_question_for_the_kind_is_found(question: str) -> None:
+    source = f"from midstream.operators.sliding.eddy import Eddy\nx = 1\n{question}\nisinstance(x, int)\n"
+    assert len(kinds_asked(PurePosixPath("migrate/migrator.py"), source)) == 1
+
+
 def test_every_name_says_something() -> None:
     paths = [p.relative_to(PACKAGE) for p in PACKAGE.rglob("*") if p.is_dir() or p.suffix == ".py"]
     found = sorted(f"src/midstream/{p}" for p in paths if p.stem.strip("_") in EMPTY_NAMES)

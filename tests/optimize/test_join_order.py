@@ -49,7 +49,7 @@ def draw_plan(rnd: random.Random, names: tuple[str, ...]) -> Plan:
 
 
 def draw_statistics(rnd: random.Random, plan: Plan) -> Statistics:
-    stats = Statistics(looked_at=FEWEST_ROWS)
+    stats = Statistics(rows_seen=FEWEST_ROWS)
     for alias in plan.query.aliases:
         stats.rows_per_s[alias] = rnd.choice([1.0, 10.0, 100.0, 1000.0])
         stats.window_rows[alias] = stats.rows_per_s[alias] * rnd.choice([0.1, 5.0, 60.0])
@@ -78,7 +78,7 @@ def test_the_search_finds_the_cheapest_of_all_trees(seed: int) -> None:
 def test_many_streams_are_ordered_greedily() -> None:
     names = tuple(f"s{k}" for k in range(MOST_PARTS + 2))
     plan = plan_of(names, [f"s0.k = {name}.k" for name in names[1:]])
-    stats = Statistics(looked_at=FEWEST_ROWS)
+    stats = Statistics(rows_seen=FEWEST_ROWS)
     for k, name in enumerate(names):
         stats.rows_per_s[name], stats.window_rows[name] = 100.0, 500.0
         stats.values[0, name] = Values(1000.0 if k > 5 else 10.0)
@@ -144,7 +144,7 @@ def test_the_written_order_stays_where_little_is_known() -> None:
 
 def test_a_join_by_key_alone_makes_no_product() -> None:
     plan = plan_of(("a", "b", "c"), ["a.k = b.k", "b.l = c.l"])
-    stats = Statistics(looked_at=FEWEST_ROWS)
+    stats = Statistics(rows_seen=FEWEST_ROWS)
     for name, rows in (("a", 1.0), ("b", 10_000.0), ("c", 1.0)):
         stats.rows_per_s[name], stats.window_rows[name] = rows, rows
         stats.values[0, name] = stats.values[1, name] = Values(2.0)

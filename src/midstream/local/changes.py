@@ -12,7 +12,7 @@ from midstream.lang.sql import parse_any
 from midstream.local.hop_plans import NOT_TO_HOPPING
 from midstream.local.replay import Rehearsal, make_plan
 from midstream.local.sources import RecordedStream
-from midstream.local.statistics import look_at
+from midstream.local.statistics import gather
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.plan.plan import Plan
 
@@ -53,7 +53,7 @@ def explain_change(
     old: Plan, new: Plan, streams: Sequence[RecordedStream], matters: Iterable[str] = ()
 ) -> ChangeForecast:
     """Say what each way from a query to another would guarantee and take, estimated from recorded streams."""
-    return forecast_change(old, new, look_at(old, streams), look_at(new, streams), matters)
+    return forecast_change(old, new, gather(old, streams), gather(new, streams), matters)
 
 
 def labels_of(method: str | None, order: str | None) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from midstream.plan.query import Query
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
-LOOKED_AT = 200_000
+FIRST_ROWS = 200_000
 """Rows of each stream that are looked at."""
 FEWEST = 2_000
 """Rows that values are counted in when a window holds fewer."""
@@ -32,17 +32,17 @@ PAIRED = 250
 """Rows of each side that conditions between two streams are tried on."""
 
 
-def look_at(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
+def gather(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
     """Return statistics of the streams a plan reads."""
-    return _Look(plan.query, plan.predicates, streams).statistics()
+    return _Gathering(plan.query, plan.predicates, streams).statistics()
 
 
-def look_if_recorded(query: Query, streams: Sequence[RecordedStream]) -> Statistics | None:
+def gather_if_recorded(query: Query, streams: Sequence[RecordedStream]) -> Statistics | None:
     """Return statistics of the streams a query reads; None when one is not recorded or cannot be read."""
     if any(s.stream.name not in {r.schema.name for r in streams} for s in query.sources):
         return None
     try:
-        return _Look(query, classify(query), streams).statistics()
+        return _Gathering(query, classify(query), streams).statistics()
     except SourceError:
         return None  # whoever runs the query reports it
 
@@ -68,7 +68,7 @@ class _Rows:
         return self.columns.column(wanted.name).combine_chunks()
 
 
-class _Look:
+class _Gathering:
     """The rows of a query's streams, read once."""
 
     def __init__(self, query: Query, predicates: Predicates, streams: Sequence[RecordedStream]) -> None:
@@ -89,7 +89,7 @@ class _Look:
     def statistics(self) -> Statistics:
         """Return what there is to know."""
         read = {source.alias: self._read(source) for source in self.query.sources}
-        stats = Statistics(looked_at=min((len(rows.times) for rows in read.values()), default=0))
+        stats = Statistics(rows_seen=min((len(rows.times) for rows in read.values()), default=0))
         samples = {}
         end_us = self._end_us(read)
         for source in self.query.sources:
@@ -121,7 +121,7 @@ class _Look:
             times.append(chunk.times)
             tables.append(chunk.rows)
             seen += len(chunk.times)
-            if seen >= LOOKED_AT:
+            if seen >= FIRST_ROWS:
                 break
         together = np.concatenate(times) if times else np.empty(0, np.int64)
         rows = _Rows(together, pa.concat_tables(tables) if names else pa.table({"": pa.nulls(len(together))}))

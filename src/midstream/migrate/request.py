@@ -8,6 +8,7 @@ from midstream.model.errors import PlanError
 from midstream.plan.diff import diff
 from midstream.plan.nodes import Join, MethodChoice, joins
 from midstream.plan.plan import Plan, ordered_plan
+from midstream.plan.query import Query
 from midstream.plan.tree import parse_tree
 from midstream.plan.window import RangeWindow, RowsWindow
 
@@ -100,7 +101,7 @@ class MigrationRequest:
         """Return the request with its strategy chosen, refusing what the query does not allow."""
         target = self.target(running)
         strategy = self.strategy if self.strategy != AUTO else choose_strategy(running, target)
-        if running.query.signed and strategy != JUST_IN_TIME:
+        if strategy not in strategies_of(running.query):
             raise PlanError(
                 f"{strategy} is for joins: a difference would answer from half-filled states; use {JUST_IN_TIME}"
             )
@@ -119,14 +120,19 @@ class MigrationRequest:
         return MigrationRequest(**{**asdict(self), "strategy": strategy})
 
 
+def strategies_of(query: Query) -> tuple[str, ...]:
+    """Return the strategies that a query offers: what takes rows back must never answer from half-filled states."""
+    return (JUST_IN_TIME,) if query.signed else tuple(STRATEGIES)
+
+
 def choose_strategy(running: Plan, target: Plan) -> str:
     """Return the strategy for a migration nobody has chosen one for.
 
-    A difference: just-in-time. Nothing missing: moving-state, which then only moves. Every missing state is probed by
-    key: just-in-time. Else hybrid.
+    The only one the query offers, if it is one. Nothing missing: moving-state, which then only moves. Every missing
+    state is probed by key: just-in-time. Else hybrid.
     """
-    if running.query.signed:
-        return JUST_IN_TIME
+    if len(strategies_of(running.query)) == 1:
+        return strategies_of(running.query)[0]
     missing = missing_joins(running, target)
     if not missing:
         return MOVING_STATE

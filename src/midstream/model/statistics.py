@@ -27,7 +27,7 @@ class Statistics:
     """The values of an equality class (by number) in an alias, of rows that pass its filters."""
     selectivity: dict[str, float] = field(default_factory=dict)
     """The part of all pairs that satisfies a condition, by its text."""
-    looked_at: int = 0
+    rows_seen: int = 0
     """How many rows of the shortest stream this comes from."""
 
     @property

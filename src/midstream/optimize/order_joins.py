@@ -25,7 +25,7 @@ def order_joins(query: Query, statistics: Statistics | None = None, method: Meth
     """Return the starting join order of a query."""
     predicates = classify(query)
     written = written_order(query, predicates)
-    if statistics is None or statistics.looked_at < FEWEST_ROWS or not can_choose(query):
+    if statistics is None or statistics.rows_seen < FEWEST_ROWS or not can_choose(query):
         return written
     cost = JoinCost(query.aliases, predicates, statistics, method)
     if not cost.known:
