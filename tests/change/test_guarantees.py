@@ -394,7 +394,7 @@ def test_how_long_it_takes() -> None:
     answers = {label: round(t.first_answer_s or 0, 3) for label, t in got.timings.items()}
     assert answers == {"immediate": 1.0, "delayed-drain": 5.9, "drain/query": 4.9, "drain/stream": 1.0,
                        "graceful-immediate": 1.0, "graceful-drain": 1.0}  # fmt: skip
-    # Windows that close with rows 10 to 49 behind the position.
+    # Windows that close with rows 10 to 49 after the position.
     assert round(got.timings["drain/query"].held_back or 0) == 40
     assert got.timings["immediate"].pause_s == pytest.approx(1.0)
 

@@ -278,9 +278,9 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
         ("SELECT SUM(qty) FROM stock [START WHEN END WHEN k = 1]",
          "START WHEN needs a condition; write for example [START WHEN x > 5 END WHEN x < 2] (line 1, column 40)"),
         ("SELECT SUM(qty) FROM stock [START k = 1 END WHEN k = 1]",
-         "expected WHEN behind START in the window, but found 'k' (line 1, column 35)"),
+         "expected WHEN after START in the window, but found 'k' (line 1, column 35)"),
         ("SELECT SUM(qty) FROM stock [START WHEN k = 1]",
-         "expected END behind START WHEN ... in the window, but found ']' (line 1, column 45)"),
+         "expected END after START WHEN ... in the window, but found ']' (line 1, column 45)"),
         ("SELECT SUM(qty) FROM stock [START WHEN k = 1 END WHEN k, qty]",
          "a window takes one condition here, not a list and no further clauses (line 1, column 55)"),
         # Subqueries.
@@ -308,7 +308,7 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
          "COUNT needs a window that slides: say how far the window moves, for example [ROWS 3 SLIDE 1]"
          " (line 1, column 83)"),
         ("SELECT COUNT(*) FROM (stock) [ROWS 3 SLIDE 1]",
-         "a window belongs behind a stream or a subquery in FROM (line 1, column 36)"),
+         "a window belongs after a stream or a subquery in FROM (line 1, column 36)"),
         # Groups.
         (f"SELECT k,\n  qty + SUM(qty) FROM {SLIDING} GROUP BY k",
          "column 'qty' is neither in GROUP BY nor inside an aggregate (line 2, column 3)"),

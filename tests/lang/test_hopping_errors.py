@@ -13,16 +13,16 @@ HOP = "HOP BY 30 SECONDS"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{A} EMIT DELTA", "EMIT belongs behind HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
+        (f"{A} EMIT DELTA", "EMIT belongs after HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
          " (line 1, column 32)"),
-        (f"{A} EMIT DELTA {HOP}", "EMIT belongs behind HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
+        (f"{A} EMIT DELTA {HOP}", "EMIT belongs after HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
          " (line 1, column 32)"),
         (f"{A} {HOP} EMIT CHANGES", "EMIT takes COMPLETE or DELTA, but here is 'CHANGES' (line 1, column 55)"),
         (f"{A} {HOP} EMIT", "EMIT takes COMPLETE or DELTA, but here is the end of the text (line 1, column 54)"),
-        (f"{A} {HOP} {HOP}", "HOP BY ends the query, but behind it is 'HOP' (line 1, column 50)"),
+        (f"{A} {HOP} {HOP}", "HOP BY ends the query, but after it is 'HOP' (line 1, column 50)"),
         (f"{A} {HOP}; {B} {HOP}", "a query has one HOP BY, but here is a second (line 1, column 82)"),
-        (f"{A} {HOP} WHERE k > 1", "HOP BY ends the query, but behind it is 'WHERE' (line 1, column 50)"),
-        (f"{A} {HOP} UNION {B}", "HOP BY ends the query, but behind it is 'UNION' (line 1, column 50)"),
+        (f"{A} {HOP} WHERE k > 1", "HOP BY ends the query, but after it is 'WHERE' (line 1, column 50)"),
+        (f"{A} {HOP} UNION {B}", "HOP BY ends the query, but after it is 'UNION' (line 1, column 50)"),
         (f"SELECT k FROM ({A} {HOP}) z",
          "HOP BY stands at the end of the whole query, not inside parentheses (line 1, column 47)"),
         (f"({A} {HOP})", "HOP BY stands at the end of the whole query, not inside parentheses (line 1, column 33)"),
@@ -63,9 +63,9 @@ def test_the_clause(text: str, message: str) -> None:
         ("SELECT k FROM stock [ROWS 5 PARTITION BY zz]",
          "stream 'stock' has no column 'zz'; its columns are ts, k, qty (line 1, column 27)"),
         (f"SELECT k FROM ({A}) [ROWS 3] z",
-         "with HOP BY a window stands behind a stream, not behind a subquery (line 1, column 54)"),
+         "with HOP BY a window stands after a stream, not after a subquery (line 1, column 54)"),
         (f"SELECT k FROM ({A}) z [ROWS 3]",
-         "with HOP BY a window stands behind a stream, not behind a subquery (line 1, column 56)"),
+         "with HOP BY a window stands after a stream, not after a subquery (line 1, column 56)"),
         # Set operations.
         (f"{A} INTERSECT ALL {B}", "INTERSECT ALL is not supported; INTERSECT is (line 1, column 32)"),
         (f"{A} UNION BY NAME {B}", "BY NAME is not supported yet"),

@@ -176,7 +176,7 @@ def test_a_result_depends_on_the_rows_that_pass() -> None:
     first, second = Oracle({"s": rows}, query, []).fresh_start(query, 0)
     assert (first.time, first.trigger, [r.offset for r in first.depends]) == (0, (2, 0, 2), [0])
     assert (second.time, second.trigger, len(second.depends)) == (3, (5, 0, 5), 1)
-    # Its one row is old, but it closes behind the position.
+    # Its one row is old, but it closes after the position.
     assert run(rows, query, Change(1, query, "immediate")) == [(2, 6)]
     assert run(rows, query, Change(1, query, "drain/stream")) == [(1, 5), (2, 6)]
     # The rows that pass are new, although the instance has opened before.

@@ -49,9 +49,9 @@ class ChangeForecast:
 
     def __str__(self) -> str:
         lines = []
-        for label, told in self.guarantees.items():
-            lines += [f"{label}: refused: {told.refused}"] if told.refused else [
-                f"{label}:", *(f"  {name}: {cell}" for name, cell in told.cells.items())]  # fmt: skip
+        for label, known in self.guarantees.items():
+            lines += [f"{label}: refused: {known.refused}"] if known.refused else [
+                f"{label}:", *(f"  {name}: {cell}" for name, cell in known.cells.items())]  # fmt: skip
         return "\n".join([*lines, f"recommended: {self.recommended.label}, since {self.recommended.why}"])
 
 

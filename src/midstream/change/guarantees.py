@@ -1,6 +1,6 @@
 """What each method of change guarantees: in general, and for a pair of queries whose windows are known.
 
-    old windows ─▶ span: how far behind the position its last result can leave ─┐
+    old windows ─▶ span: how far after the position its last result can leave ─┐
     new windows ─▶ how many rows its first answer takes at least ──────────────┴─▶ figure 10, cell by cell
 
 A cell says more than the general table only where that is sure at every position and for all rows.
@@ -74,7 +74,7 @@ def _rows_to_answer(query: Query) -> int:
 def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
     """Return why the first answer of the new query cannot come before the last one of the draining old query.
 
-    And whether it comes behind it, rather than perhaps with it. None where it can come before.
+    And whether it comes after it, rather than perhaps with it. None where it can come before.
     """
     a, b = old.query, new.query
     if a.signed or b.signed or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
@@ -83,7 +83,7 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
     if len(a.sources) == len(b.sources) == 1 and span.us == 0 and not span.unknown:
         same = not a.parts.first.conjuncts or (unit(a) == unit(b) and a.sources[0].alias == b.sources[0].alias)
         if same and all(c.of == unit(a) for c in span.counted) and _rows_to_answer(b) >= span.rows > 0:
-            takes = f"the new query first answers with row {_rows_to_answer(b):,} behind the position at the earliest"
+            takes = f"the new query first answers with row {_rows_to_answer(b):,} after the position at the earliest"
             return f"{takes}, the old one with row {span.rows - 1:,} at the latest", True
     windows = [stage.window for stage in a.parts.stages], [stage.window for stage in b.parts.stages]
     match windows:
@@ -237,10 +237,10 @@ class _Pair:
             return self.different or (self.at_once if self.prompt else "")
         if self.at_once or self.follows is None or label in (IMMEDIATE, DELAYED_DRAIN, GRACEFUL_DRAIN):
             return self.at_once
-        why, behind = self.follows
+        why, after = self.follows
         if label == GRACEFUL_IMMEDIATE:
             # It stops the old query before the time of the first answer, so one of the same time would be dropped.
-            return f"{why}; as long as rows have different times" if behind else ""
+            return f"{why}; as long as rows have different times" if after else ""
         return why
 
     def _never(self, label: str) -> str:
@@ -268,7 +268,7 @@ class _Pair:
                 case RangeInstances(width_us, slide_us) if width_us <= slide_us:
                     notes.append(f"{lost}: a multiple of {format_duration(slide_us).lower()}")
                 case RowsInstances(count, slide, ()) if count <= slide:
-                    notes.append(f"{lost}: behind a multiple of {slide:,} rows since it started")
+                    notes.append(f"{lost}: after a multiple of {slide:,} rows since it started")
         if label == DRAIN_QUERY and self.span.endless and not self.difference:
             notes.append(f"output of the new query may be held back for ever: {self.span.endless}")
         return notes

@@ -1,4 +1,4 @@
-"""Which method to take, from what matters: the decision matrix of the paper (table 2), and the rules behind it.
+"""Which method to take, from what matters: the decision matrix of the paper (table 2), and the rules after it.
 
 LDD rule  no loss, query order and stream order: at most two of them in general
 LD rule   all three where the new query cannot answer before the old one has finished
@@ -47,7 +47,7 @@ CONFLICTS = {
     ),
     frozenset(
         {LOSS, RESPONSE, IN_QUERY_ORDER}
-    ): "a query that finishes after the new one's first answer comes behind it",
+    ): "a query that finishes after the new one's first answer comes after it",
 }
 """What cannot be had together in general, and why."""
 

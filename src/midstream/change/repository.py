@@ -52,9 +52,9 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     for plan, which in ((old, "the running query"), (new, "the new query")):
         if plan.query.signed and request.method != IMMEDIATE:
             raise refuse("change of a difference", which=which, allowed=IMMEDIATE, method=request.method)
-    told = schema_change(columns_of(old), columns_of(new))
-    if told and not request.allow_schema_change:
-        raise PlanError(f"the output changes: {'; '.join(told)}; say allow_schema_change if that is wanted")
+    changed = schema_change(columns_of(old), columns_of(new))
+    if changed and not request.allow_schema_change:
+        raise PlanError(f"the output changes: {'; '.join(changed)}; say allow_schema_change if that is wanted")
 
 
 def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:

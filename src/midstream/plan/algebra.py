@@ -134,7 +134,7 @@ class Except:
 
 @dataclass(frozen=True)
 class Union:
-    """The rows of both sides, one behind the other (UNION ALL), under new columns' names."""
+    """The rows of both sides, one after the other (UNION ALL), under new columns' names."""
 
     left: "Rel"
     right: "Rel"

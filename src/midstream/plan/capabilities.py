@@ -34,7 +34,7 @@ LIMITS: dict[str, str] = {
         "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or "
         "[ROWS ...]"
     ),
-    "window over a subquery with HOP BY": "with HOP BY a window stands behind a stream, not behind a subquery",
+    "window over a subquery with HOP BY": "with HOP BY a window stands after a stream, not after a subquery",
     "INTERSECT ALL": "INTERSECT ALL is not supported; INTERSECT is",
     # Either.
     "subquery as a condition": "subqueries are not supported",

@@ -24,7 +24,7 @@ def refuse_clauses(tree: exp.Expr, known: Collection[str], text: str) -> None:
 
 
 def unwrapped(tree: exp.Expr, text: str) -> exp.Expr:
-    """Return what stands inside parentheses; nothing may stand behind them."""
+    """Return what stands inside parentheses; nothing may stand after them."""
     while isinstance(tree, exp.Subquery | exp.Paren) and isinstance(tree.this, exp.Expr):
         alias = tree.args.get("alias")
         if alias:

@@ -88,8 +88,8 @@ class ExpressionBinder:
         if special is not None:
             return special(self, node)
         if isinstance(node, exp.Exists) and self.statement.hops:
-            told = "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
-            raise error_at(told, self.text, keyword_before(self.text, [TokenType.EXISTS], node))
+            message = "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
+            raise error_at(message, self.text, keyword_before(self.text, [TokenType.EXISTS], node))
         if isinstance(node, exp.Query | exp.Exists | exp.SubqueryPredicate):
             self.refuse(cannot("subquery as a condition"), node)
         self.refuse(f"this expression is not supported: {node.sql('duckdb')}", node)
@@ -149,7 +149,7 @@ class ExpressionBinder:
 
     def escape(self, node: exp.Expr) -> Expr:
         if not isinstance(node.this, exp.Like | exp.ILike):
-            self.refuse("ESCAPE belongs behind LIKE or ILIKE", node)
+            self.refuse("ESCAPE belongs after LIKE or ILIKE", node)
         if (
             not (isinstance(node.expression, exp.Literal) and node.expression.is_string)
             or len(node.expression.this) != 1
@@ -194,8 +194,8 @@ class ExpressionBinder:
         if not is_function(name):
             own = list(self.statement.aggregates)
             near = closest(name, [*FUNCTIONS, *SYNONYMS, *AGGREGATES, *own])
-            told = near or (f"; the aggregates registered are {', '.join(own)}" if own else "")
-            self.refuse(f"there is no function '{name}'{told}", node)
+            message = near or (f"; the aggregates registered are {', '.join(own)}" if own else "")
+            self.refuse(f"there is no function '{name}'{message}", node)
         return self.call(name, *node.expressions)
 
     def aggregate(self, node: exp.Expr) -> Expr:

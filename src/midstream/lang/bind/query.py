@@ -121,9 +121,9 @@ class _QueryBinder:
         first, *others = blocks
         for other in others:
             if len(first.items) != len(other.items):
-                told = f"both sides of {tree.key.upper()} select as many columns, but the left selects"
+                message = f"both sides of {tree.key.upper()} select as many columns, but the left selects"
                 place = offset_of(other.items[0].node) or self.place(tree)
-                raise error_at(f"{told} {len(first.items)} and the right {len(other.items)}", self.text, place)
+                raise error_at(f"{message} {len(first.items)} and the right {len(other.items)}", self.text, place)
         columns = [self.unified(tree, number, [b.items[number] for b in blocks]) for number in range(len(first.items))]
         union = isinstance(tree, exp.Union)
         rel = self.finished(first, [c[0] for c in columns], "" if union else alias)
@@ -151,8 +151,9 @@ class _QueryBinder:
                 raise error_at(str(error), self.text, place) from None
             if found is None:
                 is_, on_left = type_name(exprs[k - 1].type), type_name(exprs[0].type)
-                told = f"column {number + 1} on the right of {tree.key.upper()} is {is_}, which cannot be compared with"
-                raise error_at(f"{told} {on_left} on the left; cast one of them", self.text, place)
+                of = f"column {number + 1} on the right of {tree.key.upper()}"
+                unlike = f"is {is_}, which cannot be compared with {on_left} on the left; cast one of them"
+                raise error_at(f"{of} {unlike}", self.text, place)
         assert found is not None, "a set operation has two sides at least"
         return found
 

@@ -138,7 +138,7 @@ class Scope:
         return replace(column_of(source, name), alias=self.called[source.alias])
 
     def merge(self, name: str, before: int) -> tuple[Column, Column]:
-        """Make a column of USING one for `*`; return it on the left, the first sources, and in the one behind them."""
+        """Make a column of USING one for `*`; return it on the left, the first sources, and in the one after them."""
         left, right = copy(self), self.sources[before]
         left.sources = self.sources[:before]
         both = left._column(name, ""), self.column_in(right, name)

@@ -6,33 +6,25 @@ WHERE  -> conditions; NOT EXISTS: anti joins on top of the joins
 GROUP  -> groups, HAVING -> what the select list is computed from
 """
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import TokenType, exp
 
-from midstream.lang.bind.clauses import refuse_clauses, unwrapped
-from midstream.lang.bind.expression import ExpressionBinder
+from midstream.lang.bind.clauses import unwrapped
+from midstream.lang.bind.conditions import absent_query, joined, parts_of, selected
 from midstream.lang.bind.group import GroupBinder
 from midstream.lang.bind.names import Names
-from midstream.lang.bind.scope import Level, Scope
 from midstream.lang.bind.select_list import Item, select_items, star_of
-from midstream.lang.bind.sources import FromBinder, is_around_joins
+from midstream.lang.bind.sources import FromBinder, Inner, bare_source, is_around_joins
 from midstream.lang.bind.statement import Statement
-from midstream.lang.bind.stream_item import bare_source, refuse_renaming, with_window
-from midstream.lang.bind.window import JOIN_EXAMPLE, instances, plain_window
+from midstream.lang.bind.window import JOIN_EXAMPLE, instances
 from midstream.lang.syntax.dialect import WINDOW, keyword_before, keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import SqlError
-from midstream.plan.algebra import Anti, Group, Join, Rel, Scan, Select, Windowed, schema_of
+from midstream.plan.algebra import Anti, Group, Rel, Windowed
 from midstream.plan.expr import Column, Expr, aliases, replace_columns
-from midstream.plan.source import Source
-from midstream.plan.window import RangeWindow, RowsWindow, Window
-
-Inner = Callable[[exp.Expr, str], Rel]
-"""How a subquery in FROM is bound: its tree and its alias to what it gives, all under one alias."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +44,7 @@ class SelectBinder(FromBinder):
     """One SELECT on its way from tree to algebra."""
 
     def __init__(self, statement: Statement, names: Names, inner: Inner, around: "SelectBinder | None" = None) -> None:
-        scope = Scope(around.scope if around else None)
-        super().__init__(statement, scope, ExpressionBinder(scope, statement))
-        self.names = names
-        self.inner = inner
-        self.tables: list[exp.Table] = []
-        self.leaves: list[Rel] = []
+        super().__init__(statement, names, inner, around.scope if around else None)
         self.absent: list[Absent] = []
         self.window_rows: Rel | None = None
         """What the window that slides is over, in its instances."""
@@ -83,19 +70,6 @@ class SelectBinder(FromBinder):
             return Block(self.relation(), items, bool(distinct))
         return replace(self.groups(select, *grouping), distinct=bool(distinct))
 
-    def check_windows(self, compared: bool) -> None:
-        """Refuse a joined or compared stream without a window, and what is compared when it is joined."""
-        first, *more = self.tables
-        if compared and more:
-            place = offset_of(more[0])
-            named = {"other": more[0].alias_or_name, "alias": first.alias_or_name}
-            raise self.statement.cannot("EXCEPT over a join row by row", place, **named)
-        for table in self.tables if compared or more else ():
-            if WINDOW not in table.meta:
-                used = "in a difference" if compared else "joined"
-                told = f"stream '{table.alias_or_name}' is {used} without a window"
-                self.expressions.refuse(f"{told}; write for example {with_window(table)}", table)
-
     def windowed(self, select: exp.Select, grouping: tuple[str, int | None] | None) -> None:
         """Bring what a window slides over into scope: a stream, a subquery, or a join in parentheses."""
         self.refuse_clauses(select)
@@ -109,7 +83,7 @@ class SelectBinder(FromBinder):
             self.add_stream(item, None)
         elif is_around_joins(item):
             if not isinstance(item.this, exp.Table | exp.Subquery) or not item.this.args.get("joins"):
-                raise error_at("a window belongs behind a stream or a subquery in FROM", self.text, clause.offset)
+                raise error_at("a window belongs after a stream or a subquery in FROM", self.text, clause.offset)
             self.table(item.this)
             self.check_windows(compared=False)
         else:
@@ -164,57 +138,6 @@ class SelectBinder(FromBinder):
             else:
                 self.not_exists(query)
 
-    def item(self, node: exp.Expr) -> None:
-        """Bring a stream or a subquery of FROM into scope."""
-        if not isinstance(node, exp.Subquery):
-            source = bare_source(node, self.expressions)
-            assert isinstance(node, exp.Table)
-            self.add_stream(node, self.window(node, source))
-        elif not self.statement.hops:
-            raise self.statement.cannot("join over a subquery row by row", offset_of(node))
-        elif WINDOW in node.meta:
-            raise self.statement.cannot("window over a subquery with HOP BY", node.meta[WINDOW].offset)
-        else:
-            self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
-
-    def add_stream(self, node: exp.Table, window: Window | None) -> None:
-        """Bring a stream into scope, all of its columns read for now."""
-        bare = bare_source(node, self.expressions)
-        called = self.names.take(bare.alias)
-        with self.expressions.at(node.args.get("alias") or node):
-            self.scope.add(bare, called)
-        if isinstance(window, RowsWindow):
-            window = replace(window, partition_by=tuple(replace(c, alias=called) for c in window.partition_by))
-        source = Source(called, bare.stream, bare.position, window)
-        usable = [(name, bare.stream.type_of(name)) for name in bare.stream.columns.names]
-        self.leaves.append(Scan(source, tuple(Column(called, name, t) for name, t in usable if t is not None)))
-        self.tables.append(node)
-
-    def window(self, node: exp.Table, bare: Source) -> Window | None:
-        """Return the window of a stream."""
-        clause = node.meta.get(WINDOW)
-        hops = self.statement.hops
-        if clause is None:
-            if hops:
-                told = f"stream '{bare.alias}' needs a window with HOP BY; write for example {with_window(node)}"
-                self.expressions.refuse(told, node)
-            return None
-        if hops and clause.has_instances:
-            raise self.statement.cannot("window that slides with HOP BY", clause.offset)
-        window = plain_window(clause, bare, self.text)
-        if hops and window == RangeWindow(0):
-            raise error_at(f"a window of no length is empty at every hop: {window}", self.text, clause.offset)
-        return window
-
-    def add_subquery(self, node: exp.Expr, tree: exp.Expr, alias: str) -> None:
-        """Bring a subquery into scope."""
-        refuse_renaming(node, self.expressions)
-        rel = self.inner(tree, alias)
-        called = rel.columns[0].alias
-        with self.expressions.at(node.args.get("alias") or node):
-            self.scope.add(Level(alias or called, schema_of(rel)), called)
-        self.leaves.append(rel)
-
     def join(self, node: exp.Expr) -> None:
         """Bring a joined item into scope; that of an ANTI JOIN only for its condition."""
         if str(node.args.get("kind") or "").upper() != "ANTI" or node.args.get("method"):
@@ -255,23 +178,18 @@ class SelectBinder(FromBinder):
         across = [c for c in dict.fromkeys(other.conjuncts) if not aliases(c) <= inside]
         for condition in across:
             if not aliases(condition) <= inside | here:
-                told = f"NOT EXISTS reads the query right around it, but this is from further outside: {condition}"
-                self.expressions.refuse(told, node)
+                message = f"NOT EXISTS reads the query right around it, but this is from further outside: {condition}"
+                self.expressions.refuse(message, node)
         other.conjuncts = [c for c in other.conjuncts if aliases(c) <= inside]
         self.absent.append(Absent(other.relation(), tuple(across)))
-
-    def refuse_clauses(self, select: exp.Select) -> None:
-        """Refuse what a SELECT cannot have."""
-        bound = (*self.bound, "group", "having", *(("distinct",) if self.statement.hops else ()))
-        refuse_clauses(select, bound, self.text)
 
     def refuse_no_aggregate(self, clause: WindowClause) -> NoReturn:
         """Say that the instances of a window are for aggregates."""
         if clause.has_instances:
-            told = "a window that slides needs an aggregate; write for example SELECT COUNT(*)"
+            message = "a window that slides needs an aggregate; write for example SELECT COUNT(*)"
         else:
-            told = "a subquery in FROM needs a window that slides, and aggregates over it"
-        raise error_at(told, self.text, clause.offset)
+            message = "a subquery in FROM needs a window that slides, and aggregates over it"
+        raise error_at(message, self.text, clause.offset)
 
     def refuse_from(self, select: exp.Select, grouping: tuple[str, int | None] | None) -> NoReturn:
         """Say why FROM is nothing that aggregates can be over."""
@@ -290,12 +208,12 @@ class SelectBinder(FromBinder):
         word, offset = grouping or (None, None)
         if isinstance(item, exp.Subquery):
             example = f"(SELECT ...) [ROWS 10 SLIDE 5]{f' {item.alias}' if item.alias else ''}"
-            told = "a subquery in FROM needs a window that slides, and aggregates over it"
-            self.expressions.refuse(f"{told}; write for example FROM {example}", item)
+            message = "a subquery in FROM needs a window that slides, and aggregates over it"
+            self.expressions.refuse(f"{message}; write for example FROM {example}", item)
         name = bare_source(item, self.expressions).alias
         example = f"{item.name} [ROWS 50 SLIDE 1]{f' {name}' if name != item.name else ''}"
-        told = f"{word} needs a window that slides, and stream '{name}' has none; write for example {example}"
-        raise error_at(told, self.text, offset)
+        message = f"{word} needs a window that slides, and stream '{name}' has none; write for example {example}"
+        raise error_at(message, self.text, offset)
 
 
 def item_of(select: exp.Select) -> exp.Expr | None:
@@ -322,45 +240,3 @@ class Absent:
 
     rel: Rel
     conjuncts: tuple[Expr, ...]
-
-
-def joined(leaves: Sequence[Rel], conditions: Sequence[Expr]) -> Rel:
-    """Join from left to right, each condition as soon as its columns are there."""
-    rel: Rel | None = None
-    rest = list(conditions)
-    known: set[str] = set()
-    for leaf in leaves:
-        own = {c.alias for c in leaf.columns}
-        leaf = selected(leaf, [c for c in rest if aliases(c) <= own])
-        known |= own
-        across = tuple(c for c in rest if aliases(c) <= known and not aliases(c) <= own)
-        rest = [c for c in rest if not aliases(c) <= known]
-        rel = leaf if rel is None else Join(rel, leaf, across)
-    assert rel is not None, "a SELECT reads one item at least"
-    return rel
-
-
-def selected(rel: Rel, conditions: Sequence[Expr]) -> Rel:
-    """Return the rows that meet conditions, if there are any."""
-    return Select(rel, tuple(conditions)) if conditions else rel
-
-
-def parts_of(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the conditions that AND joins, parentheses around them taken off."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if not isinstance(node, exp.And):
-        yield node
-        return
-    for part in node.flatten():
-        yield from parts_of(part)
-
-
-def absent_query(node: exp.Expr) -> exp.Expr | None:
-    """Return the query of a NOT EXISTS, or None for another condition."""
-    if not isinstance(node, exp.Not):
-        return None
-    inner = node.this
-    while isinstance(inner, exp.Paren):
-        inner = inner.this
-    return inner.this if isinstance(inner, exp.Exists) else None

@@ -1,38 +1,47 @@
 """FROM: its streams, subqueries and joins brought into scope, their conditions into the conjuncts."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from sqlglot import exp
 
-from midstream.lang.bind.clauses import refuse_clauses
+from midstream.lang.bind.clauses import CLAUSES, refuse_clauses, unwrapped
 from midstream.lang.bind.expression import ExpressionBinder
-from midstream.lang.bind.scope import Scope
+from midstream.lang.bind.names import Names
+from midstream.lang.bind.scope import Level, Scope, find_stream
 from midstream.lang.bind.statement import Statement
+from midstream.lang.bind.window import plain_window
 from midstream.lang.syntax.dialect import WINDOW
-from midstream.lang.syntax.place import error_at
+from midstream.lang.syntax.place import error_at, offset_of
 from midstream.model.errors import SqlError
-from midstream.plan.expr import Expr
+from midstream.plan.algebra import Rel, Scan, schema_of
+from midstream.plan.expr import Column, Expr
 from midstream.plan.logic import conjuncts
+from midstream.plan.source import Source
+from midstream.plan.window import RangeWindow, RowsWindow, Window
+
+Inner = Callable[[exp.Expr, str], Rel]
+"""How a subquery in FROM is bound: its tree and its alias to what it gives, all under one alias."""
 
 
 class FromBinder:
-    """One SELECT whose FROM is being read; `item` says what an item of FROM is."""
+    """One SELECT whose FROM is being read."""
 
-    bound: tuple[str, ...] = ("kind", "expressions", "from_", "joins", "where")
-    """The parts of a SELECT that this binder knows."""
-
-    def __init__(self, statement: Statement, scope: Scope, expressions: ExpressionBinder) -> None:
+    def __init__(self, statement: Statement, names: Names, inner: Inner, outer: Scope | None = None) -> None:
         self.text = statement.text
         self.statement = statement
-        self.scope = scope
-        self.expressions = expressions
+        self.names = names
+        self.inner = inner
+        self.scope = Scope(outer)
+        self.expressions = ExpressionBinder(self.scope, statement)
         self.conjuncts: list[Expr] = []
-
-    def item(self, node: exp.Expr) -> None:
-        """Bring a stream or a subquery into scope."""
-        raise NotImplementedError
+        self.tables: list[exp.Table] = []
+        self.leaves: list[Rel] = []
 
     def refuse_clauses(self, select: exp.Select) -> None:
         """Refuse what a SELECT cannot have."""
-        refuse_clauses(select, self.bound, self.text)
+        bound = ("kind", "expressions", "from_", "joins", "where", "group", "having")
+        refuse_clauses(select, (*bound, "distinct") if self.statement.hops else bound, self.text)
 
     def sources(self, select: exp.Select) -> None:
         """Bring what a SELECT reads into scope."""
@@ -48,8 +57,8 @@ class FromBinder:
         """Bring an item of FROM into scope, with what is joined to it inside parentheses."""
         if is_around_joins(node):
             if WINDOW in node.meta:
-                told = "a window belongs behind a stream or a subquery in FROM"
-                raise error_at(told, self.text, node.meta[WINDOW].offset)
+                message = "a window belongs after a stream or a subquery in FROM"
+                raise error_at(message, self.text, node.meta[WINDOW].offset)
             self.table(node.this)
         else:
             self.item(node)
@@ -73,6 +82,70 @@ class FromBinder:
                 both = self.scope.merge(name.name, before)
                 self.conjuncts += conjuncts(self.expressions.equal(*both))
 
+    def item(self, node: exp.Expr) -> None:
+        """Bring a stream or a subquery of FROM into scope."""
+        if not isinstance(node, exp.Subquery):
+            source = bare_source(node, self.expressions)
+            assert isinstance(node, exp.Table)
+            self.add_stream(node, self.window(node, source))
+        elif not self.statement.hops:
+            raise self.statement.cannot("join over a subquery row by row", offset_of(node))
+        elif WINDOW in node.meta:
+            raise self.statement.cannot("window over a subquery with HOP BY", node.meta[WINDOW].offset)
+        else:
+            self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
+
+    def add_stream(self, node: exp.Table, window: Window | None) -> None:
+        """Bring a stream into scope, all of its columns read for now."""
+        bare = bare_source(node, self.expressions)
+        called = self.names.take(bare.alias)
+        with self.expressions.at(node.args.get("alias") or node):
+            self.scope.add(bare, called)
+        if isinstance(window, RowsWindow):
+            window = replace(window, partition_by=tuple(replace(c, alias=called) for c in window.partition_by))
+        source = Source(called, bare.stream, bare.position, window)
+        usable = [(name, bare.stream.type_of(name)) for name in bare.stream.columns.names]
+        self.leaves.append(Scan(source, tuple(Column(called, name, t) for name, t in usable if t is not None)))
+        self.tables.append(node)
+
+    def window(self, node: exp.Table, bare: Source) -> Window | None:
+        """Return the window of a stream."""
+        clause = node.meta.get(WINDOW)
+        hops = self.statement.hops
+        if clause is None:
+            if hops:
+                message = f"stream '{bare.alias}' needs a window with HOP BY; write for example {with_window(node)}"
+                self.expressions.refuse(message, node)
+            return None
+        if hops and clause.has_instances:
+            raise self.statement.cannot("window that slides with HOP BY", clause.offset)
+        window = plain_window(clause, bare, self.text)
+        if hops and window == RangeWindow(0):
+            raise error_at(f"a window of no length is empty at every hop: {window}", self.text, clause.offset)
+        return window
+
+    def add_subquery(self, node: exp.Expr, tree: exp.Expr, alias: str) -> None:
+        """Bring a subquery into scope."""
+        refuse_renaming(node, self.expressions)
+        rel = self.inner(tree, alias)
+        called = rel.columns[0].alias
+        with self.expressions.at(node.args.get("alias") or node):
+            self.scope.add(Level(alias or called, schema_of(rel)), called)
+        self.leaves.append(rel)
+
+    def check_windows(self, compared: bool) -> None:
+        """Refuse a joined or compared stream without a window, and what is compared when it is joined."""
+        first, *more = self.tables
+        if compared and more:
+            place = offset_of(more[0])
+            named = {"other": more[0].alias_or_name, "alias": first.alias_or_name}
+            raise self.statement.cannot("EXCEPT over a join row by row", place, **named)
+        for table in self.tables if compared or more else ():
+            if WINDOW not in table.meta:
+                used = "in a difference" if compared else "joined"
+                message = f"stream '{table.alias_or_name}' is {used} without a window"
+                self.expressions.refuse(f"{message}; write for example {with_window(table)}", table)
+
 
 def is_around_joins(node: exp.Expr) -> bool:
     """Tell whether an item of FROM is parentheses around a join, or around one stream."""
@@ -81,3 +154,34 @@ def is_around_joins(node: exp.Expr) -> bool:
     inner = node.this
     joined = isinstance(inner, exp.Subquery) and (inner.args.get("alias") or inner.args.get("joins"))
     return isinstance(inner, exp.Table) or bool(joined)
+
+
+def bare_source(node: exp.Expr, expressions: ExpressionBinder) -> Source:
+    """Return the stream that a table of FROM names, without its window."""
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        what = "table functions" if isinstance(node, exp.Table) else "values"
+        expressions.refuse(f"{what} are not supported in FROM", node)
+    refuse_renaming(node, expressions)
+    with expressions.at(node.this):
+        catalog = expressions.statement.catalog
+        position = find_stream(node.name, catalog)
+    alias = node.args.get("alias")
+    return Source(alias.name if alias else catalog[position].name, catalog[position], position)
+
+
+def refuse_renaming(node: exp.Expr, expressions: ExpressionBinder) -> None:
+    """Refuse everything that may stand after an item of FROM but for an alias."""
+    for key, value in node.args.items():
+        if value and key not in ("this", "alias", "joins"):
+            what = "a name with a dot" if key in ("db", "catalog") else CLAUSES.get(key, key.upper())
+            expressions.refuse(f"{what} is not supported after FROM", node)
+    alias = node.args.get("alias")
+    if alias and alias.args.get("columns"):
+        of = "a stream" if isinstance(node, exp.Table) else "a subquery"
+        expressions.refuse(f"renaming the columns of {of} is not supported", alias)
+
+
+def with_window(table: exp.Table) -> str:
+    """Write a stream as it could be written with a window."""
+    name = table.alias_or_name
+    return f"{table.name} [RANGE 10 SECONDS]{f' {name}' if name != table.name else ''}"

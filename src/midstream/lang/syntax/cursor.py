@@ -17,8 +17,8 @@ class Cursor:
     what, in_time = "a window", "[RANGE ...]"
     """What the clause is called in errors, and the form of it that has a duration."""
     example = "write for example [RANGE 10 SECONDS] or [ROWS 100]"
-    behind_number: tuple[str, ...] = ("]", "SLIDE", "")
-    """What may stand behind a number when its unit is forgotten."""
+    after_number: tuple[str, ...] = ("]", "SLIDE", "")
+    """What may stand after a number when its unit is forgotten."""
 
     def __init__(self, tokens: Sequence[Token], index: int, sql: str) -> None:
         self.tokens = tokens
@@ -34,7 +34,7 @@ class Cursor:
             amount = self.number(amount_text)
         else:
             amount = self.signed_number()
-            if self.word() in self.behind_number:
+            if self.word() in self.after_number:
                 raise self.error(f"{self.in_time} needs a unit of time, for example SECONDS")
             unit = self.word()
         scale = unit_us(unit)

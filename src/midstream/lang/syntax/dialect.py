@@ -1,8 +1,8 @@
-"""The SQL dialect: DuckDB's grammar with CQL windows behind streams, and functions kept as they are written.
+"""The SQL dialect: DuckDB's grammar with CQL windows after streams, and functions kept as they are written.
 
     tokens -> take HOP BY and the windows out -> sqlglot parses the rest -> put HOP BY on the root, and each window on
                                                                             the table, or the subquery in FROM, that
-                                                                            it stood behind
+                                                                            it stood after
 
 sqlglot never sees a window, so none of its private methods is overridden. Functions reach the binder by name with
 their arguments in order; the function table of the plan room says what they mean.
@@ -51,7 +51,7 @@ class MidstreamParser(DuckDBParser):
             for table in tree.find_all(exp.Table, exp.Subquery) if tree else ():
                 give_windows(table, windows, parentheses, sql)
         for clause in windows.values():
-            raise error_at("a window belongs behind a stream or a subquery in FROM", sql, clause.offset)
+            raise error_at("a window belongs after a stream or a subquery in FROM", sql, clause.offset)
         for tree in trees if hop else ():
             if tree:
                 tree.meta[HOP_CLAUSE] = hop
@@ -87,7 +87,7 @@ class Midstream(DuckDB):
 
 
 def take_windows(tokens: Sequence[Token], sql: str) -> tuple[list[Token], dict[int, WindowClause]]:
-    """Split tokens into those of plain SQL and the windows, by the end of the token each window stands behind."""
+    """Split tokens into those of plain SQL and the windows, by the end of the token each window stands after."""
     rest: list[Token] = []
     windows: dict[int, WindowClause] = {}
     index = 0
@@ -131,7 +131,7 @@ def pairs(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 def give_windows(item: exp.Expr, windows: dict[int, WindowClause], parentheses: dict[int, int], sql: str) -> None:
-    """Move the window that stands behind a table's name, a subquery or an alias onto the table or subquery."""
+    """Move the window that stands after a table's name, a subquery or an alias onto the table or subquery."""
     ends = []
     alias = item.args.get("alias")
     for named in (item.this, alias.this if alias else None):

@@ -54,11 +54,11 @@ def _is_hop(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _refuse_emit(tokens: Sequence[Token], index: int, sql: str) -> None:
-    """Refuse an EMIT that does not stand behind HOP BY; alone, the word is a name like any other."""
+    """Refuse an EMIT that does not stand after HOP BY; alone, the word is a name like any other."""
     words = tokens[index : index + 2]
     if len(words) == 2 and all(t.token_type == TokenType.VAR for t in words) and words[0].text.upper() == "EMIT":
-        told = "EMIT belongs behind HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
-        raise error_at(told, sql, words[0].start)
+        message = "EMIT belongs after HOP BY; write for example HOP BY 30 SECONDS EMIT DELTA"
+        raise error_at(message, sql, words[0].start)
 
 
 class _Reader(Cursor):
@@ -66,21 +66,21 @@ class _Reader(Cursor):
 
     what = in_time = "HOP BY"
     example = "write for example HOP BY 30 SECONDS"
-    behind_number = ("EMIT", ";", ")", "")
+    after_number = ("EMIT", ";", ")", "")
 
     def read(self) -> tuple[HopClause, int]:
-        """Read the clause; return it with the index behind it."""
+        """Read the clause; return it with the index after it."""
         offset = self.offset()
         self.index += 2
         hop_us = self.duration()
         if not 0 < hop_us < MOST_HOP_US:
-            told = f"a hop is longer than nothing: HOP BY {format_duration(hop_us)}"
+            message = f"a hop is longer than nothing: HOP BY {format_duration(hop_us)}"
             if hop_us > 0:
-                told = "a hop this long cannot be counted in microseconds"
-            raise error_at(told, self.sql, offset)
+                message = "a hop this long cannot be counted in microseconds"
+            raise error_at(message, self.sql, offset)
         emit = self.emit() if self.skip("EMIT") else COMPLETE
         if self.word() not in (";", ""):
-            raise self.error(f"HOP BY ends the query, but behind it is {self.found()}")
+            raise self.error(f"HOP BY ends the query, but after it is {self.found()}")
         return HopClause(hop_us, emit, offset), self.index
 
     def emit(self) -> Emit:

@@ -1,4 +1,4 @@
-"""The window clause, as written behind a stream or a subquery.
+"""The window clause, as written after a stream or a subquery.
 
 [RANGE 10 SECONDS]    [RANGE 10 SECONDS SLIDE 5 SECONDS]
 [ROWS 100]    [ROWS 100 SLIDE 10]    [ROWS 100 SLIDE 10 PARTITION BY k]    [START WHEN p END WHEN q]
@@ -70,7 +70,7 @@ def is_window(tokens: Sequence[Token], index: int) -> bool:
 
 
 def read_window(tokens: Sequence[Token], index: int, sql: str, condition: Condition) -> tuple[WindowClause, int]:
-    """Read the window clause that starts at a token; return it with the index behind it."""
+    """Read the window clause that starts at a token; return it with the index after it."""
     return _Reader(tokens, index + 1, sql, condition).read()
 
 
@@ -159,9 +159,9 @@ class _Reader(Cursor):
         self.index += 1
         return self.name(token.text) if self.skip(".") else (alias, token.text)
 
-    def expect_word(self, word: str, behind: str) -> None:
+    def expect_word(self, word: str, after: str) -> None:
         if not self.skip(word):
-            raise self.error(f"expected {word} behind {behind} in the window, but found {self.found()}")
+            raise self.error(f"expected {word} after {after} in the window, but found {self.found()}")
 
     def expect(self, word: str) -> None:
         if not self.skip(word):

@@ -265,7 +265,7 @@ class _Factoring:
 
 
 def _shared_names(side: _Split) -> dict[Column, Column]:
-    """Return by which column of a shared part another part's column can be told."""
+    """Return by which column of a shared part another part's column can be known."""
     found: dict[Column, Column] = {}
     for conjunct in side.conjuncts(True, True):
         pair = equal_columns(conjunct)

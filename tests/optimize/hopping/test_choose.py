@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from optimize.brute_force import answer
-from optimize.random_plans import SECOND, RandomPlans
-from optimize.test_hop_rules import scan, soldiers
+from optimize.hopping.brute_force import answer
+from optimize.hopping.random_plans import SECOND, RandomPlans
+from optimize.hopping.test_rules import scan, soldiers
 
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.choose import choose, costs

@@ -2,8 +2,8 @@
 
 import random
 
-from optimize.exhaustive import cheapest_modes
-from optimize.random_plans import SECOND, RandomPlans
+from optimize.hopping.exhaustive import cheapest_modes
+from optimize.hopping.random_plans import SECOND, RandomPlans
 
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants, cost

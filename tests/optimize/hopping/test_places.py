@@ -3,10 +3,10 @@
 import random
 
 import pytest
-from optimize.brute_force import answer
-from optimize.exhaustive import TooMany, cheapest
-from optimize.random_plans import SECOND, RandomPlans, drawn_constants, equal
-from optimize.test_hop_rules import col, project, same_rows, scan
+from optimize.hopping.brute_force import answer
+from optimize.hopping.exhaustive import TooMany, cheapest
+from optimize.hopping.random_plans import SECOND, RandomPlans, drawn_constants, equal
+from optimize.hopping.test_rules import col, project, same_rows, scan
 
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.choose import optimal

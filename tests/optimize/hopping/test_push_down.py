@@ -2,7 +2,7 @@
 
 import random
 
-from optimize.random_plans import SECOND, RandomPlans
+from optimize.hopping.random_plans import SECOND, RandomPlans
 
 from midstream.optimize.hopping.choose import optimal
 from midstream.optimize.hopping.cost import Constants

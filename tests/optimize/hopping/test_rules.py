@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from optimize.brute_force import answer
-from optimize.exhaustive import TooMany, _Trees, moved_once
-from optimize.random_plans import INT, SECOND, STREAMS, RandomPlans, equal
+from optimize.hopping.brute_force import answer
+from optimize.hopping.exhaustive import TooMany, _Trees, moved_once
+from optimize.hopping.random_plans import INT, SECOND, STREAMS, RandomPlans, equal
 
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes

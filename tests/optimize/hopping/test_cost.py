@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from optimize.random_plans import INT, SECOND, equal
-from optimize.test_hop_rules import col, project, scan
+from optimize.hopping.random_plans import INT, SECOND, equal
+from optimize.hopping.test_rules import col, project, scan
 
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Sizes

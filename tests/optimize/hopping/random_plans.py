@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from optimize.brute_force import Tables
+from optimize.hopping.brute_force import Tables
 
 from midstream.model.stream import StreamSchema
 from midstream.optimize.hopping.cost import (

@@ -4,9 +4,9 @@ import random
 from collections import Counter
 
 import pytest
-from optimize.exhaustive import TooMany, reachable
-from optimize.random_plans import INT, SECOND, RandomPlans, equal
-from optimize.test_hop_rules import col, project, scan, soldiers, tree
+from optimize.hopping.exhaustive import TooMany, reachable
+from optimize.hopping.random_plans import INT, SECOND, RandomPlans, equal
+from optimize.hopping.test_rules import col, project, scan, soldiers, tree
 
 from midstream.optimize.hopping.estimate import Sizes, signature
 from midstream.optimize.hopping.fresh import Fresh, aliases_in

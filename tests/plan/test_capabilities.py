@@ -1,0 +1,65 @@
+"""Every limit of the table is met by a query, which is refused with the sentence of the table."""
+
+import re
+
+import pytest
+from lang.streams import CATALOG
+
+from midstream.change.repository import check_change, check_control
+from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.lang.sql import parse_query
+from midstream.local.replay import make_plan
+from midstream.model.errors import MidstreamError
+from midstream.plan.capabilities import LIMITS
+
+A, B, C = (f"SELECT k FROM {name} [ROWS 1]" for name in ("stock", "prices", "orders"))
+
+QUERIES = {
+    "operator row by row": (f"{A} UNION {B}", f"{A} INTERSECT {B}"),
+    "EXCEPT ALL row by row": (f"{A} EXCEPT ALL {B}",),
+    "nested EXCEPT row by row": (f"{A} EXCEPT ({B} EXCEPT {C})",),
+    "EXCEPT over a join row by row": (f"{A} EXCEPT SELECT x.k FROM stock [ROWS 1] x, orders [ROWS 1] y",),
+    "aggregates in a difference row by row": (f"{A} EXCEPT SELECT COUNT(*) FROM stock [ROWS 1]",),
+    "long difference row by row": (" EXCEPT ".join([A] * 63),),
+    "window over a set operation": (f"SELECT COUNT(*) FROM ({A} EXCEPT {B}) [ROWS 3 SLIDE 1]",),
+    "join over a subquery row by row": (f"SELECT 1 AS one FROM ({A}) a, prices [ROWS 1] b",),
+    "anti join row by row": (
+        "SELECT a.k FROM stock [ROWS 1] a ANTI JOIN prices [ROWS 1] b ON a.k = b.k",
+        f"{A} WHERE NOT EXISTS ({B})",
+    ),
+    "subquery as a condition": (f"{A} WHERE k = ({B})", f"{A} WHERE k = ({B}) HOP BY 1 SECOND"),
+    "window that slides with HOP BY": ("SELECT COUNT(*) FROM stock [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
+    "window over a subquery with HOP BY": (f"SELECT COUNT(*) FROM ({A}) [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
+    "INTERSECT ALL": (f"{A} INTERSECT ALL {B} HOP BY 1 SECOND",),
+}
+PLANS = {"join order of a difference": ("(prices stock)", "auto"), "join method of a difference": (None, "hash")}
+CHANGES = ("change of a difference", "drain of a difference")
+
+
+def pattern(limit: str) -> str:
+    return "^" + re.sub(r"\\{\w+\\}", ".+", re.escape(LIMITS[limit]))
+
+
+@pytest.mark.parametrize(("limit", "text"), [(limit, text) for limit, texts in QUERIES.items() for text in texts])
+def test_a_query_that_cannot_be_answered_is_refused_by_name(limit: str, text: str) -> None:
+    with pytest.raises(MidstreamError, match=pattern(limit)):
+        parse_query(text, CATALOG)
+
+
+@pytest.mark.parametrize("limit", PLANS)
+def test_a_plan_that_a_difference_cannot_have_is_refused_by_name(limit: str) -> None:
+    with pytest.raises(MidstreamError, match=pattern(limit)):
+        make_plan(parse_query(f"{A} EXCEPT {B}", CATALOG), *PLANS[limit])
+
+
+def test_a_change_that_a_difference_cannot_do_is_refused_by_name() -> None:
+    plans = [make_plan(parse_query(text, CATALOG)) for text in (A, f"{A} EXCEPT {B}")]
+    for old, new in (plans, plans[::-1]):
+        with pytest.raises(MidstreamError, match=pattern("change of a difference")):
+            check_change(old, new, ChangeRequest("", method="drain"))
+    with pytest.raises(MidstreamError, match=pattern("drain of a difference")):
+        check_control(ControlRequest("dstop"), plans)
+
+
+def test_every_limit_has_an_example() -> None:
+    assert {*QUERIES, *PLANS, *CHANGES} == set(LIMITS)
