@@ -1,26 +1,9 @@
 """Fresh aliases for parts that a plan has twice."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from midstream.optimize.hopping.graph import renamed
-from midstream.plan.algebra import (
-    Anti,
-    Distinct,
-    Except,
-    Group,
-    Join,
-    Project,
-    Rel,
-    Scan,
-    Select,
-    Union,
-    Windowed,
-    inputs,
-    over,
-    scans,
-)
-from midstream.plan.expr import Column
-from midstream.plan.window import RowsWindow
+from midstream.plan.algebra import Rel, inputs, scans
+from midstream.plan.rename import renamed
 
 
 @dataclass
@@ -59,7 +42,7 @@ class Fresh:
         """Return a tree with its copies numbered from 2, each alias by itself."""
         names = Fresh(self.taken - set(self.origins))
         to = {a: names.alias(self.origins[a], a) for a in _defined(root) if a in self.origins}
-        return _renamed(root, to)
+        return renamed(root, to)
 
 
 def _defined(rel: Rel) -> list[str]:
@@ -71,34 +54,3 @@ def _defined(rel: Rel) -> list[str]:
 def aliases_in(root: Rel) -> set[str]:
     """Return every alias that names columns in a tree."""
     return set(_defined(root)) | {s.source.alias for s in scans(root)}
-
-
-def _renamed(rel: Rel, to: dict[str, str]) -> Rel:
-    """Return a tree with other aliases."""
-    below = [_renamed(child, to) for child in inputs(rel)]
-
-    def name(column: Column) -> Column:
-        return replace(column, alias=to.get(column.alias, column.alias))
-
-    match rel:
-        case Scan(source, read):
-            window = source.window
-            if isinstance(window, RowsWindow):
-                window = replace(window, partition_by=tuple(map(name, window.partition_by)))
-            alias = to.get(source.alias, source.alias)
-            return Scan(replace(source, alias=alias, window=window), tuple(map(name, read)))
-        case Select(_, conjuncts):
-            return Select(below[0], tuple(renamed(c, to) for c in conjuncts))
-        case Project(_, outputs):
-            return Project(below[0], tuple((name(c), renamed(e, to)) for c, e in outputs))
-        case Join(_, _, conjuncts):
-            return Join(below[0], below[1], tuple(renamed(c, to) for c in conjuncts))
-        case Anti(_, _, conjuncts):
-            return Anti(below[0], below[1], tuple(renamed(c, to) for c in conjuncts))
-        case Union(_, _, names):
-            return Union(below[0], below[1], tuple(map(name, names)))
-        case Group(_, alias, keys, aggregates):
-            own = [replace(a, argument=None if a.argument is None else renamed(a.argument, to)) for a in aggregates]
-            return Group(below[0], to.get(alias, alias), tuple(renamed(k, to) for k in keys), tuple(own))
-        case Distinct() | Except() | Windowed():
-            return over(rel, *below)

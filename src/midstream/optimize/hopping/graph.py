@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
-from midstream.plan.window import RowsWindow
 
 Outputs = tuple[tuple[Column, Expr], ...]
 
@@ -214,51 +213,6 @@ def aliases_of(what: "Part | Graph") -> tuple[str, ...]:
             inner = (*parts, *(a.right for a in antis))
             found = [a for i in inner for a in aliases_of(i)] + [c.alias for c, _ in outputs]
     return tuple(dict.fromkeys(found))
-
-
-def renamed_part(part: Part, to: dict[str, str]) -> Part:
-    """Return a part with other aliases."""
-    match part:
-        case Leaf(scan):
-            window = scan.source.window
-            if isinstance(window, RowsWindow):
-                window = replace(window, partition_by=tuple(_column(c, to) for c in window.partition_by))
-            alias = to.get(scan.source.alias, scan.source.alias)
-            source = replace(scan.source, alias=alias, window=window)
-            return Leaf(Scan(source, tuple(_column(c, to) for c in scan.columns)))
-        case GroupOf(child, alias, keys, aggregates):
-            own = tuple(
-                replace(a, argument=None if a.argument is None else renamed(a.argument, to)) for a in aggregates
-            )
-            return GroupOf(renamed_graph(child, to), to.get(alias, alias), tuple(renamed(k, to) for k in keys), own)
-        case UnionOf(left, right, names):
-            sides = renamed_graph(left, to), renamed_graph(right, to)
-            return UnionOf(*sides, tuple(_column(c, to) for c in names))
-        case Difference(left, right, all_, core):
-            decides = None if core is None else frozenset(_column(c, to) for c in core)
-            return Difference(renamed_graph(left, to), renamed_graph(right, to), all_, decides)
-        case Nested(graph):
-            return Nested(renamed_graph(graph, to))
-
-
-def renamed_graph(graph: Graph, to: dict[str, str]) -> Graph:
-    """Return a graph with other aliases."""
-    return Graph(
-        tuple((_column(c, to), renamed(e, to)) for c, e in graph.outputs),
-        tuple(renamed_part(p, to) for p in graph.parts),
-        tuple(renamed(c, to) for c in graph.conjuncts),
-        tuple(Without(renamed_graph(a.right, to), tuple(renamed(c, to) for c in a.conjuncts)) for a in graph.antis),
-        graph.distinct,
-    )
-
-
-def renamed(expr: Expr, to: dict[str, str]) -> Expr:
-    """Return an expression that reads other aliases."""
-    return replace_columns(expr, lambda c: _column(c, to))
-
-
-def _column(column: Column, to: dict[str, str]) -> Column:
-    return replace(column, alias=to[column.alias]) if column.alias in to else column
 
 
 def in_order(conjunct: Expr) -> Expr:

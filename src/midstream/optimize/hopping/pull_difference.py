@@ -22,12 +22,10 @@ from midstream.optimize.hopping.graph import (
     alone,
     equal_columns,
     reads,
-    renamed,
-    renamed_graph,
-    renamed_part,
     substituted,
 )
 from midstream.plan.expr import Column, Expr
+from midstream.plan.rename import renamed
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ def pull_difference(graph: Graph, move: Move, fresh: Fresh, as_set: bool = False
     # The same copies for the same difference, so that graphs are known again.
     place = f"{aliases_of(part.left)[0]} less {aliases_of(part.right)[0]}"
     to = {alias: fresh.alias(alias, place) for alias in dict.fromkeys(names)}
-    copies = [renamed_part(p, to) for p in taken]
-    without = [Without(renamed_graph(w.right, to), tuple(renamed(c, to) for c in w.conjuncts)) for w in antis]
+    copies = [renamed(p, to) for p in taken]
+    without = [renamed(w, to) for w in antis]
     right = _joined(part.right, part.columns, copies, [renamed(c, to) for c in moved], without)
     core = frozenset(part.columns) if part.core is None else part.core
     pulled = Difference(left, right, part.all, core)

@@ -28,14 +28,12 @@ from midstream.optimize.hopping.graph import (
     grouped,
     in_order,
     reads,
-    renamed,
-    renamed_graph,
-    renamed_part,
     spliced,
     substituted,
 )
 from midstream.optimize.hopping.plain_names import plain_names
 from midstream.plan.expr import Column, Expr, columns
+from midstream.plan.rename import renamed
 
 MOST_PAIRS = 8
 """Pairs of equal parts that are tried in all combinations; of more, only those in the most similar places."""
@@ -109,13 +107,13 @@ def twin(a: Part, b: Part) -> dict[str, str] | None:
     """Return how the aliases of a part are called in another that gives the same rows, or None if it does not."""
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         to = {b.scan.source.alias: a.scan.source.alias}
-        same = renamed_part(Leaf(replace(b.scan, columns=())), to) == Leaf(replace(a.scan, columns=()))
+        same = renamed(Leaf(replace(b.scan, columns=())), to) == Leaf(replace(a.scan, columns=()))
         return to if same else None
     names, others = aliases_of(a), aliases_of(b)
     if type(a) is not type(b) or len(names) != len(others):
         return None
     to = dict(zip(others, names, strict=True))
-    return to if renamed_part(b, to) == a else None
+    return to if renamed(b, to) == a else None
 
 
 @dataclass(frozen=True)
@@ -153,14 +151,14 @@ class _Factoring:
             self.to.update(twin(difference.left.parts[i], difference.right.parts[j]) or {})
         right = difference.right
         # The shared parts have the same aliases on both sides from here on; the others are different anyway.
-        own = [renamed_part(p, self.to) if j in pairs.values() else p for j, p in enumerate(right.parts)]
+        own = [renamed(p, self.to) if j in pairs.values() else p for j, p in enumerate(right.parts)]
         self.right = _Split(
             frozenset(pairs.values()),
             Graph(
                 tuple((c, renamed(e, self.to)) for c, e in right.outputs),
                 tuple(own),
-                tuple(renamed(c, self.to) for c in right.conjuncts),
-                tuple(Without(a.right, tuple(renamed(c, self.to) for c in a.conjuncts)) for a in right.antis),
+                renamed(right.conjuncts, self.to),
+                tuple(Without(a.right, renamed(a.conjuncts, self.to)) for a in right.antis),
             ),
         )
         self.left = _Split(frozenset(pairs), difference.left)
@@ -288,7 +286,7 @@ def _same_antis(left: list[Without], right: list[Without]) -> bool:
         if len(names) != len(others):
             return False
         to = dict(zip(others, names, strict=True))
-        same = _same(list(a.conjuncts), [renamed(c, to) for c in b.conjuncts])
-        if not same or renamed_graph(b.right, to) != a.right:
+        same = _same(list(a.conjuncts), list(renamed(b.conjuncts, to)))
+        if not same or renamed(b.right, to) != a.right:
             return False
     return True
