@@ -79,6 +79,7 @@ def test_a_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_a_benchmark_runs_on_spark(name: str, monkeypatch: pytest.MonkeyPatch, spark: object) -> None:
     monkeypatch.setattr(calibrate, "RATIOS", (0.1, 1.0))

@@ -370,6 +370,7 @@ def test_constants_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
         load_constants()
 
 
+@pytest.mark.slow
 def test_constants_fit_what_was_measured() -> None:
     """Times made from known constants give them back."""
     made = Constants(insert=50, lookup=20, concatenate=10, fixed=10_000, scan=2, purge=5, build=25, match=70)

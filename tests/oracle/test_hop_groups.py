@@ -217,6 +217,7 @@ def test_drawn_groups_by_deltas_equal_the_snapshots(seed: int, tmp_path: Path, m
     check(case, expected, tmp_path, ",".join(draw_modes(rnd, parsed(case).root, case.emit)), None, "as-written", more)
 
 
+@pytest.mark.slow
 def test_draws_are_of_both_ways_and_overflow() -> None:
     seen: Counter[str] = Counter()
     for seed in range(60):

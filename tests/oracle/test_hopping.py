@@ -340,6 +340,7 @@ def test_windows_hold_the_rows_that_the_definition_says() -> None:
                 assert held == in_window(table, window, hop), f"{name} {window} at {hop}{case}"
 
 
+@pytest.mark.slow
 def test_the_answers_are_not_the_work_of_an_optimizer() -> None:
     """DuckDB says the same when it computes queries as they are written."""
     for seed in range(40):
@@ -352,6 +353,7 @@ def test_the_answers_are_not_the_work_of_an_optimizer() -> None:
             connection().execute("PRAGMA enable_optimizer")
 
 
+@pytest.mark.slow
 def test_draws_are_of_every_kind_and_say_something() -> None:
     seen: Counter[str] = Counter()
     names: set[str] = set()

@@ -87,6 +87,7 @@ def test_a_long_run_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatc
     check(case, run(case, "60 s"), expected, "small slices")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", ["(q0 q1)", "(q1 q0)"])
 def test_partitioned_windows_let_go_of_rows_in_the_middle(tree: str) -> None:
     rng = np.random.default_rng(5)

@@ -54,7 +54,7 @@ def test_a_drawn_query_equals_recomputing(seed: int, spark: object) -> None:
     assert report.rows_out == expected.num_rows
 
 
-@pytest.mark.parametrize("seed", [120, 121, 122])
+@pytest.mark.parametrize("seed", [120])
 def test_a_drawn_query_equals_recomputing_alone(seed: int, spark: object) -> None:
     """The same with a streaming query of its own."""
     test_a_drawn_query_equals_recomputing(seed, spark)
@@ -64,6 +64,7 @@ DIFFERENT_KEYS = "SELECT a.v AS x, b.v AS y, c.v AS z FROM {} WHERE a.x = b.x AN
 THETA = "SELECT a.v AS x, b.v AS y, c.v AS z FROM {} WHERE a.x < b.x - 2 AND b.y > c.y + 3"
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("condition", "split"), [(DIFFERENT_KEYS, "hash a.x = b.x"), (THETA, "deal out a by row")])
 def test_joins_without_one_key_run_in_several_buckets(condition: str, split: str, spark: object) -> None:
     rnd = random.Random(4)
