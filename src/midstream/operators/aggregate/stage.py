@@ -47,6 +47,9 @@ class WindowStage:
     batches.
     """
 
+    order_width = 2 * TRIGGER
+    """Columns of a result's order: what closed its instance, and the latest row in it."""
+
     def __init__(self, spec: StageSpec, window: InstancesState) -> None:
         self.spec = spec
         self.window = window

@@ -77,7 +77,10 @@ class Pipeline(ABC):
     @property
     def order_width(self) -> int:
         """Return how many columns the order of a result has; see `Results`."""
-        return 2 * TRIGGER if self.stages else TRIGGER + 2 * len(self.sources.scans)
+        width = TRIGGER + 2 * len(self.sources.scans)
+        for stage in self.stages:
+            width = stage.order_width
+        return width
 
     def size(self) -> StateSize:
         """Return what the states hold now."""

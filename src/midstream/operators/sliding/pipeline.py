@@ -39,10 +39,11 @@ class JoinPipeline(Pipeline):
         super().__init__(sources, execution, outputs, one_of_many, stages)
         self.never = never
         """A constant condition is not true: there are no results."""
-        self.traced = bool(stages)
+        self._feeds_windows = len(stages) > 0
+        self.traced = self._feeds_windows
         """Results have their lineage."""
-        if self.stages:
-            self.stages[-1].traced = False
+        for last in self.stages[-1:]:
+            last.traced = False
 
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
         """Take in the rows of one slice and return the results they complete."""
@@ -79,10 +80,11 @@ class JoinPipeline(Pipeline):
 
     def trace(self, on: bool = True) -> None:
         """Let results have their order and lineage from now on; or not."""
-        self.traced = on or bool(self.stages)
-        if self.stages and not self.drains:
+        self.traced = on or self._feeds_windows
+        if not self.drains:
             # Those below are asked by those above; the last one is asked by a change alone.
-            self.stages[-1].traced = on
+            for last in self.stages[-1:]:
+                last.traced = on
         self.ordered = self.traced or self.one_of_many
 
     def expires_upto_us(self, last_row_us: int | None, clock_us: int) -> int | None:
