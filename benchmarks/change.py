@@ -8,7 +8,7 @@ throughput  aggregates in process, on one core
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,10 +25,10 @@ from benchmarks.workload import Workload, equi_join
 from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
-from midstream.change.repository import Repository
-from midstream.local.local import LocalRuntime
+from midstream.engine.rows import Rows, one_array
+from midstream.engine.sliding import Framework, SlidingRun
+from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
-from midstream.local.versions import VersionedRuntime
 from midstream.operators import build
 from midstream.plan.plan import Plan
 
@@ -59,8 +59,8 @@ AGGREGATES = {
     ),
 }
 WARM_UP_S, MEASURED_S, TURNS, ALLOWED = 20, 10, 11, 1.02
-LOCAL, AGAIN, VERSIONED = "local runtime", "local runtime again (noise)", "with versions"
-NO_OFFSETS, LINEAGE = "local runtime, no offsets kept", "local runtime, with lineage"
+LOCAL, AGAIN, VERSIONED = "operators alone", "operators alone again (noise)", "the engine"
+NO_OFFSETS, LINEAGE = "operators alone, no offsets kept", "operators alone, with lineage"
 
 Batch = dict[str, StreamRows]
 Take = Callable[[Batch], Iterable[pa.RecordBatch]]
@@ -140,10 +140,25 @@ class Contender:
         return float(sum(min(batch) for batch in zip(*self.times_s, strict=True)))
 
 
-def as_before(plan: Plan) -> Take:
-    """Run a query that could not change: its results, with the number of the only version."""
-    runtime = LocalRuntime(plan)
-    return lambda rows: (versioned(results.rows, 1) for results in runtime.on_rows(rows) if len(results))
+def as_before(plan: Plan, traced: bool = False) -> Take:
+    """Run a query that could not change: its operators alone, without buckets or anything that meets."""
+    run = SlidingRun.start(1, plan, False, Framework())
+    run.trace(traced)
+    aliases = {s.alias: s.stream.name for s in plan.query.sources}
+    columns = {alias: plan.query.columns_of(alias) for alias in aliases}
+
+    def take(rows: dict[str, StreamRows]) -> Iterator[pa.RecordBatch]:
+        given = {}
+        for alias, name in aliases.items():
+            mine = rows[name]
+            held = {c: one_array(mine.rows.column(c)) for c in columns[alias]}
+            given[alias] = Rows(mine.times, mine.offsets, held)
+        last_us = max(int(r.times[-1]) for r in given.values() if len(r))
+        run.begin_batch()
+        run.take(given, last_us + 1, last_us)
+        return (versioned(item.results.rows, 1) for item in run.leaving)
+
+    return take
 
 
 def without_offsets(plan: Plan) -> Take:
@@ -155,14 +170,13 @@ def without_offsets(plan: Plan) -> Take:
 
 def with_lineage(plan: Plan) -> Take:
     """Run a query whose results say what they depend on, as they do while it changes."""
-    runtime = LocalRuntime(plan)
-    runtime.trace()
-    return lambda rows: (versioned(results.rows, 1) for results in runtime.on_rows(rows) if len(results))
+    return as_before(plan, traced=True)
 
 
 def with_versions(plan: Plan) -> Take:
     """Run a query that could change, as the loop does."""
-    return VersionedRuntime(Repository(plan)).on_rows
+    run = DirectRun(plan)
+    return lambda rows: (results.rows for results in run.on_rows(rows))
 
 
 def overhead(workload: Workload, rows_per_batch: int, seed: int, joined: bool) -> dict[str, Any]:
@@ -222,11 +236,11 @@ def cut(rows: Batch, size: int) -> list[Batch]:
 def throughput(sql: str, seconds: int, seed: int) -> dict[str, Any]:
     """Run an aggregate on one core after its windows have filled; return rows per second and what it held."""
     workload = Workload(1, sql, keys=1_000)
-    runtime = VersionedRuntime(Repository(workload.planned()))
+    runtime = DirectRun(workload.planned())
     spent, rows_in, rows_out, peak_bytes = 0.0, 0, 0, 0
     for second, rows in enumerate(workload.batches(WARM_UP_S + seconds, seed)):
         started = time.perf_counter()
-        found = sum(batch.num_rows for batch in runtime.on_rows(rows))
+        found = sum(len(results) for results in runtime.on_rows(rows))
         wall = time.perf_counter() - started
         peak_bytes = max(peak_bytes, runtime.size().nbytes)
         if second >= WARM_UP_S:
@@ -288,7 +302,7 @@ def judge_overhead(idle: dict[str, dict[str, Any]]) -> list[Verdict]:
     for name, figures in idle.items():
         medians, minima = figures["of_medians"][VERSIONED], figures["of_minima"][VERSIONED]
         said = f"{medians:.3f} of the medians, {minima:.3f} of the minima"
-        out.append(Verdict(f"{name}: with versions / local runtime < {ALLOWED}", minima < ALLOWED, said))
+        out.append(Verdict(f"{name}: the engine / operators alone < {ALLOWED}", minima < ALLOWED, said))
     return out
 
 
@@ -304,7 +318,7 @@ def print_tables(told: list[dict[str, Any]], idle: dict[str, Any], rates: dict[s
         shown = [f"{c:.2f}" if isinstance(c, float) else str(c) for c in cells]
         table.add_row(str(row["new_size"]), row["method"], *shown)
     console.print(table)
-    table = Table(title="No change under way: CPU time as a multiple of the local runtime's")
+    table = Table(title="No change under way: CPU time as a multiple of the operators' alone")
     for heading in ("", "CPU ms a batch", "of medians", "of minima"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, figures in idle.items():

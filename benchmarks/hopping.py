@@ -23,7 +23,7 @@ from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
 from midstream.lang.sql import parse_any
 from midstream.local.calibrate import Calibration, calibrate, ranked
-from midstream.local.hop_measure import SCHEMA, Case, Seen, measure
+from midstream.local.measure import SCHEMA, Case, Seen, measure
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.optimize.hopping.choose import choose
@@ -152,7 +152,7 @@ def feed(execution: HopExecution, tables: dict[str, pa.Table], start: int, end: 
         low, high = np.searchsorted(stamps, [start, end])
         part = table.slice(low, high - low).combine_chunks()
         columns = {n: part.column(n).combine_chunks() for n in part.column_names}
-        execution.add(source.alias, columns, stamps[low:high])
+        execution.add(source.alias, columns, stamps[low:high], np.arange(low, high))
 
 
 # A million rows ------------------------------------------------------------------------------------------------------

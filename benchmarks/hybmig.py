@@ -16,7 +16,7 @@ from benchmarks.migration_parts.clique import SECOND_US, Clique
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.migrate.request import HYBRID, JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
 from midstream.model.batch import Results
 
@@ -85,7 +85,7 @@ class Experiment:
     def __init__(self, clique: Clique, seed: int) -> None:
         self.clique = clique
         before, self.after = clique.batches(seed)
-        self.frozen: FrozenRun = freeze_after(LocalRuntime(clique.planned(OLD)), before)
+        self.frozen: FrozenRun = freeze_after(DirectRun(clique.planned(OLD)), before)
 
     def migrate(self, plan: str, way: str) -> Trace:
         """Migrate one way and follow what happens."""
@@ -97,7 +97,6 @@ class Experiment:
         for second, rows in enumerate(self.after, self.clique.change_s):
             end_us = (second + 1) * SECOND_US
             trace.rows_out.append(sum(trace.see(results, end_us) for results in runtime.on_rows(rows)))
-            runtime.work()
             size = runtime.size()
             trace.evaluations.append(runtime.predicate_evaluations - tested)
             trace.tuples.append(size.tuples)

@@ -21,7 +21,7 @@ from benchmarks.migration_parts.chain import EVEN, UNIFORM, Chain
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
 from midstream.migrate.record import FINISHED
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
@@ -47,7 +47,7 @@ Batches = list[dict[str, StreamRows]]
 class Contender:
     """Somebody who runs the rows of a window, timed again and again."""
 
-    start: Callable[[], LocalRuntime]
+    start: Callable[[], DirectRun]
     times_s: list[float] = field(default_factory=list)
     """CPU time of each turn."""
     rows_out: int = 0
@@ -64,7 +64,6 @@ class Contender:
         started = process_time()
         for rows in batches:
             found += [results.rows for results in runtime.on_rows(rows)]
-            runtime.work()
         found += [results.rows for results in runtime.finish()]
         self.times_s.append(process_time() - started)
         self.rows_out = sum(rows.num_rows for rows in found)
@@ -105,7 +104,7 @@ class Experiment:
         self.eddy = self._warm(chain.old_plan(), framework="cacq")
 
     def _warm(self, plan: str, framework: str = "tree") -> FrozenRun:
-        return freeze_after(LocalRuntime(self.chain.planned(plan), framework=framework), self.warm_up)
+        return freeze_after(DirectRun(self.chain.planned(plan), framework=framework), self.warm_up)
 
     def _request(self, plan: str, strategy: str) -> MigrationRequest:
         return MigrationRequest(plan, strategy, at_us=WARM_UP_WINDOWS * self.chain.window_us)
@@ -143,7 +142,7 @@ class Experiment:
         return contenders
 
 
-def bare(runtime: LocalRuntime) -> LocalRuntime:
+def bare(runtime: DirectRun) -> DirectRun:
     """Take away what could migrate a run."""
     runtime.migrators = [BareTree(m.plan, m.pipeline) for m in runtime.migrators]
     return runtime

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
 from midstream.model.time import FOREVER_US
 from midstream.operators.sliding.tree import JoinTree
@@ -32,7 +32,7 @@ def measure(workload: Workload, seconds: int, seed: int, progress: Progress) -> 
     Arrow size of the rows in the windows, at that moment.
     """
     on_one_core()
-    runtime = LocalRuntime(workload.planned())
+    runtime = DirectRun(workload.planned())
     warm_up = 2 * workload.window_s
     spent, rows_in, rows_out, tested = 0.0, 0, 0, 0
     memory = Memory()
@@ -73,7 +73,7 @@ class Memory:
         self.window_rows = 0
         self.budget_bytes = 0
 
-    def look(self, runtime: LocalRuntime, rows: dict[str, StreamRows], now_us: int) -> None:
+    def look(self, runtime: DirectRun, rows: dict[str, StreamRows], now_us: int) -> None:
         """Count everything anew when the states hold more than ever before."""
         held = runtime.size().nbytes
         if held <= self.peak_bytes:

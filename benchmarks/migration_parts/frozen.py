@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
 from midstream.migrate.request import MigrationRequest
 from midstream.operators.snapshot import put_together, take_apart
@@ -14,25 +14,24 @@ class FrozenRun:
     Invariant: what is thawed shares no array with what is frozen.
     """
 
-    def __init__(self, runtime: LocalRuntime) -> None:
+    def __init__(self, runtime: DirectRun) -> None:
         self.plan = runtime.plan
         description, arrays = take_apart(runtime.migrators)
         self._description = description
         self._arrays = [a.copy() for a in arrays]
         self._next_seq = runtime.next_seq
 
-    def thaw(self, schedule: Sequence[MigrationRequest] = ()) -> LocalRuntime:
+    def thaw(self, schedule: Sequence[MigrationRequest] = ()) -> DirectRun:
         """Return a run that goes on from here."""
-        runtime = LocalRuntime(self.plan, 1, schedule)
+        runtime = DirectRun(self.plan, 1, schedule)
         runtime.migrators = put_together(self._description, [a.copy() for a in self._arrays])
         runtime.next_seq = self._next_seq
         return runtime
 
 
-def freeze_after(runtime: LocalRuntime, batches: Iterable[dict[str, StreamRows]]) -> FrozenRun:
+def freeze_after(runtime: DirectRun, batches: Iterable[dict[str, StreamRows]]) -> FrozenRun:
     """Run micro-batches and stop."""
     for rows in batches:
         for _ in runtime.on_rows(rows):
             pass
-        runtime.work()
     return FrozenRun(runtime)

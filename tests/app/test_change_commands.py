@@ -123,7 +123,7 @@ def test_a_change_is_explained_sent_followed_and_told(checkpoint: Checkpoint, mi
     assert {k: row["change"][k] for k in ("method", "order", "audit")} == {
         "method": "drain", "order": "query", "audit": True,
     }  # fmt: skip
-    assert load_version(checkpoint.versions, 2).sql == SUM_10
+    assert load_version(checkpoint.versions, 2, {}).sql == SUM_10
 
 
 def test_without_waiting(checkpoint: Checkpoint, midstream) -> None:
@@ -281,7 +281,7 @@ def test_the_query_must_run_and_read_control(command: str, what: str, checkpoint
 
 
 def test_a_query_from_before_there_were_versions(checkpoint: Checkpoint, midstream) -> None:
-    (checkpoint.versions / "catalog").unlink()
+    (checkpoint.versions / "catalog.json").unlink()
     code, _, err = midstream("change", checkpoint.folder, SUM_10)
     assert code == 2
     assert "start it again" in err

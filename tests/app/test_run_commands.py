@@ -13,7 +13,7 @@ import pytest
 from midstream.app.cli import main
 from midstream.model.errors import MidstreamError
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control import ControlLog
+from midstream.spark.control_log import ControlLog
 from midstream.spark.pipeline_file import read_pipeline
 
 BATCH = {
@@ -182,7 +182,7 @@ def test_a_checkpoint_is_held_by_one_run(checkpoint: Checkpoint, midstream) -> N
     assert f"{checkpoint.folder} is in use" in err
     with pytest.raises(MidstreamError, match="is in use: its query is running already"):
         Checkpoint(checkpoint.folder).hold()
-    checkpoint.let_go()
+    checkpoint.release()
     Checkpoint(checkpoint.folder).hold()
 
 

@@ -1,49 +1,24 @@
 """A bucket whose batches fail, whose shared memory is lost, stale or half-written, still gives each result once."""
 
-import copy
-import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from engine.cluster import Cluster
 
 import midstream as ms
-from midstream.local.loop import output_schema
+from midstream.engine.packed import Packed
+from midstream.engine.rows import Rows
 from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
-from midstream.spark.blobs import Rows, from_blob, to_blob
-from midstream.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
 from midstream.spark.mapped import MappedState
 from oracle.generate import Case, draw_case
 from oracle.migrations import STRATEGIES, check_output, draw_requests, with_times
 from oracle.recompute import plain, recompute, times_of
 from oracle.test_long_runs import draw_long_case
 from seeds import seeds
-
-
-class MemoryStore:
-    """A state store with versions: a batch that is not committed leaves no trace."""
-
-    def __init__(self) -> None:
-        self.head: bytes | None = None
-        self.chunks: dict[tuple[int, int], bytes] = {}
-
-    def read_head(self) -> bytes | None:
-        return self.head
-
-    def write_head(self, head: bytes) -> None:
-        self.head = head
-
-    def read(self, alias: int, chunk: int) -> bytes:
-        return self.chunks[alias, chunk]
-
-    def write(self, alias: int, chunk: int, blob: bytes) -> None:
-        self.chunks[alias, chunk] = blob
-
-    def remove(self, alias: int, chunk: int) -> None:
-        del self.chunks[alias, chunk]
 
 
 def plan_of(case: Case) -> Plan:
@@ -66,15 +41,14 @@ def packed_batches(case: Case, plan: Plan, bounds: list[int], waits_us: int) -> 
         batch_of = np.searchsorted(bounds, times + delay, side="right")
         offsets = np.arange(len(times), dtype=np.int64)
         columns = {n: table.column(n).combine_chunks() for n in plan.query.columns_of(source.alias)}
-        rows = Rows.of(times, offsets, columns)
+        rows = Rows(times, offsets, columns)
         for number, packed in enumerate(batches):
             mine = rows.where(batch_of == number)
-            high = bounds[number] if number + 1 < len(bounds) else 2**61
-            packed.high[source.position] = high
+            packed.high[source.position] = bounds[number] if number + 1 < len(bounds) else 2**61
             if len(mine):
                 cut = int(rng.integers(0, len(mine) + 1))
-                parts = [Rows(mine.table.slice(0, cut)), Rows(mine.table.slice(cut))]
-                packed.rows[rank] = [(k, to_blob(p.table)) for k, p in enumerate(parts) if len(p)]
+                parts = [mine.between(0, cut), mine.between(cut, len(mine))]
+                packed.rows[1, rank] = [(k, part) for k, part in enumerate(parts) if len(part)]
     return batches
 
 
@@ -89,30 +63,14 @@ def run_disturbed(
 ) -> tuple[pa.Table, int]:
     waits_us = rnd.choice([0, 1_000_000])
     bounds = [*sorted(rnd.randrange(60_000_000) for _ in range(8)), 2**60]
-    positions = {s.position for s in plan.query.sources}
-    spec = BucketSpec(
-        plan, dict.fromkeys(positions, waits_us), str(folder), False, True, 0,
-        framework=framework, schedule=tuple(requests or ()), batches=len(bounds),
-    )  # fmt: skip
-    store, found, rebuilt = MemoryStore(), [], 0
-    for packed in packed_batches(case, plan, bounds, waits_us):
-        if disturbed and rnd.random() < 0.4:  # an attempt that works and is never committed
-            list(Bucket(spec, 0, copy.deepcopy(store)).on_batch(packed))
-        if disturbed and rnd.random() < 0.3:  # an attempt that dies half-way
-            attempt = Bucket(spec, 0, copy.deepcopy(store)).on_batch(packed)
-            next(attempt, None)
-            attempt.close()
-        if disturbed and rnd.random() < 0.2:
-            for file in (folder / "0").glob("*"):
-                file.unlink()
-        for kind, _, blob in Bucket(spec, 0, store).on_batch(packed):
-            if kind == RESULT:
-                found.append(from_blob(blob))
-            elif kind == EVENT:
-                rebuilt += json.loads(blob)["rebuilt"]
-    schema = output_schema(plan)
+    crashes = 0.3 if disturbed else 0.0
+    cluster = Cluster([plan], folder, (0,), rnd, crashes, requests or (), waits_us, framework)
+    batches = packed_batches(case, plan, bounds, waits_us)
+    for number, packed in enumerate(batches):
+        cluster.batch(lambda place, packed=packed: packed, last=number + 1 == len(batches))  # type: ignore[misc]
+    schema = plan.query.output_schema
     schema = schema.remove(schema.get_field_index("_version"))
-    return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in found)]), rebuilt
+    return cluster.table(schema), cluster.rebuilt
 
 
 @pytest.mark.parametrize("seed", seeds(0, 40, quick=8))
@@ -143,15 +101,14 @@ def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
     sql = "SELECT a.k FROM a [RANGE 2 s], b [ROWS 50], c [ROWS 2 PARTITION BY k] WHERE a.k = b.k AND b.k = c.k"
     engine = ms.Engine().stream("a", rows, time="ts").stream("b", rows, time="ts").stream("c", rows, time="ts")
     plan = engine.query(sql).plan
-    spec = BucketSpec(plan, {0: 0, 1: 0, 2: 0}, str(tmp_path), False, True, 0)
-    store = MemoryStore()
+    cluster = Cluster([plan], tmp_path)
     for end in range(1_000_000, 61_000_000, 1_000_000):
         mine = rows.slice((end - 1_000_000) // 10_000, 100)
         times = mine.column("ts").to_numpy()
-        blob = to_blob(Rows.of(times, times, {"k": mine.column("k").combine_chunks()}).table)
-        packed = Packed({r: [(0, blob)] for r in range(3)}, dict.fromkeys(range(3), end), [])
-        list(Bucket(spec, 0, store).on_batch(packed))
-    held = {rank: sum(from_blob(b).num_rows for (r, _), b in store.chunks.items() if r == rank) for rank in range(3)}
+        given = Rows(times, times, {"k": mine.column("k").combine_chunks()})
+        packed = Packed({(1, r): [(0, given)] for r in range(3)}, dict.fromkeys(range(3), end))
+        cluster.batch(lambda place, packed=packed: packed)  # type: ignore[misc]
+    held = {rank: cluster.held(rank) for rank in range(3)}
     assert held[0] <= 400
     assert held[1] <= 200
     assert held[2] < 6000

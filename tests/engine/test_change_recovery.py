@@ -1,8 +1,5 @@
 """Buckets that change their query, crash on the way and meet on a driver that crashes too: the output is as defined."""
 
-import copy
-import json
-import pickle
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,17 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine.test_bucket_recovery import MemoryStore
+from engine.cluster import Cluster
 
 import midstream as ms
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.engine.routing import buckets_of
+from midstream.engine.controls import ELEMENT
+from midstream.engine.merger import ResultMerger
+from midstream.engine.packed import Packed
+from midstream.engine.rows import Rows
 from midstream.plan.plan import Plan
-from midstream.spark.blobs import Rows, from_blob, to_blob
-from midstream.spark.bucket import EVENT, RESULT, Bucket, BucketSpec, Packed
-from midstream.spark.control import ELEMENT
-from midstream.spark.intake import RANK_SHIFT
-from midstream.spark.meeting import Meeting
 from oracle.changes import METHODS, Change, Oracle
 from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us
 from seeds import seeds
@@ -41,8 +36,8 @@ def plans_of(case: Case) -> list[Plan]:
     return [engine.query(q.sql).plan for q in (case.first, *(c.query for c in case.changes))]
 
 
-class Cluster:
-    """Buckets with their stores, and a driver; each micro-batch may fail and be run again."""
+class ChangingCluster(Cluster):
+    """A cluster that runs the changes of a case."""
 
     def __init__(
         self,
@@ -53,8 +48,7 @@ class Cluster:
         crashes: float,
         controls: Sequence[tuple[str, int]] = (),
     ) -> None:
-        self.plans = plans_of(case)
-        self.case, self.folder, self.labels, self.rnd, self.crashes = case, folder, labels, rnd, crashes
+        self.case = case
         self.positions = {name: k for k, name in enumerate(case.rows)}
         requests: list[ChangeRequest | ControlRequest] = []
         for k, change in enumerate(case.changes):
@@ -62,60 +56,40 @@ class Cluster:
             requests.append(ChangeRequest(change.query.sql, method, order or None, change.position, str(k + 1)))
         requests += [ControlRequest(kind, at_us, f"c{k}") for k, (kind, at_us) in enumerate(controls)]
         requests.sort(key=lambda r: r.at_us or 0)
-        read = {s.stream.name for plan in self.plans for s in plan.query.sources}
+        plans = plans_of(case)
+        super().__init__(plans, folder, labels, rnd, crashes, requests)
+        read = {s.stream.name for plan in plans for s in plan.query.sources}
         self.read = [name for name in case.rows if name in read]
-        self.spec = BucketSpec(
-            self.plans[0], dict.fromkeys(self.positions.values(), 0), str(folder), True, True, labels[0],
-            schedule=tuple(requests), versions=tuple(self.plans[1:]), labels=labels,
-            last_us={self.positions[n]: case.rows[n][-1].time for n in self.read if case.rows[n]},
-        )  # fmt: skip
-        self.stores = {label: MemoryStore() for label in labels}
-        self.driver = pickle.dumps(Meeting(labels))
-        self.out: list[tuple[Any, ...]] = []
-        self.rebuilt = 0
         self.controls: list[dict[str, Any]] = []
 
-    def run(self) -> Meeting:
+    @property
+    def out(self) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for d in self.departures for row in d.rows.to_pylist()]
+
+    def run(self) -> ResultMerger:
         times = sorted(r.time for n in self.read for r in self.case.rows[n])
         ends = sorted({(t // self.case.batch_us + 1) * self.case.batch_us for t in times})
         for number, end in enumerate(ends):
-            self.batch(ends[number - 1] if number else -(2**62), end, False)
+            self.step(ends[number - 1] if number else -(2**62), end, False)
         while self.controls:  # what was decided last reaches the buckets though no row comes
-            self.batch(ends[-1], ends[-1], False)
-        self.batch(ends[-1], ends[-1], True)
-        meeting: Meeting = pickle.loads(self.driver)
-        return meeting
+            self.step(ends[-1], ends[-1], False)
+        self.step(ends[-1], ends[-1], True)
+        return self.merger()
 
-    def batch(self, first: int, end: int, last: bool) -> None:
-        lines: list[tuple[int, bytes]] = []
-        for place, label in enumerate(self.labels):
-            packed = self.packed(place, first, end)
-            if self.rnd.random() < self.crashes:  # an attempt that is never committed
-                list(Bucket(self.spec, label, copy.deepcopy(self.stores[label])).on_batch(packed))
-            if self.rnd.random() < self.crashes:  # shared memory is lost
-                for file in self.folder.glob("*/*"):
-                    file.unlink()
-            bucket = Bucket(self.spec, label, self.stores[label])
-            lines += [(kind, blob) for kind, _, blob in bucket.on_batch(packed)]
+    def step(self, first: int, end: int, last: bool) -> None:
+        self.batch(lambda place: self.packed(place, first, end), last)
         self.controls = []
-        tables = [from_blob(blob) for kind, blob in lines if kind == RESULT]
-        events = [json.loads(blob) for kind, blob in lines if kind == EVENT]
-        self.rebuilt += sum(e["rebuilt"] for e in events)
-        if self.rnd.random() < self.crashes:  # the driver dies before its state is written
-            pickle.loads(self.driver).on_batch(tables, events, everything=last)
-        meeting: Meeting = pickle.loads(self.driver)
-        for rows in meeting.on_batch(tables, events, everything=last):
-            self.out += [tuple(row.values()) for row in rows.to_pylist()]
         if len(self.labels) > 1:
             self.controls = [
                 {"id": f"{end}-{k}", "do": ELEMENT, "kind": e.kind, "version": e.version, "at_us": e.at_us}
-                for k, e in enumerate(meeting.decided())
+                for k, e in enumerate(self.decided)
             ]
-        self.driver = pickle.dumps(meeting)
 
     def packed(self, place: int, first: int, end: int) -> Packed:
         packed = Packed(high={self.positions[name]: end for name in self.read}, controls=list(self.controls))
-        for number, plan in enumerate(self.plans):
+        times = [r.time for name in self.read for r in self.case.rows[name] if r.time < end]
+        packed.clock_us = max(times, default=-(2**63))
+        for number, plan in enumerate(self.versions.plans, 1):
             for rank, source in enumerate(plan.query.sources):
                 table = table_of(self.case, source.stream.name)
                 times = np.asarray(table.column("ts").to_numpy())
@@ -123,24 +97,16 @@ class Cluster:
                 offsets = np.arange(len(times))[inside]
                 columns = {n: table.column(n).combine_chunks().filter(pa.array(inside)) for n in ("k", "v", "ts")}
                 used = {n: columns[n] for n in plan.query.columns_of(source.alias)}
-                rows = Rows.of(times[inside], offsets, used)
-                if plan.partitioning.one_bucket:
-                    places = np.zeros(len(offsets), np.int64)
-                else:
-                    found = buckets_of(plan.partitioning, source.alias, len(self.labels), offsets, columns)
-                    places = np.full(len(offsets), place) if found is None else found
-                mine = rows.where(places == place)
-                if len(mine):
-                    packed.rows[rank + number * RANK_SHIFT] = [(0, to_blob(mine.table))]
+                self.place(packed, place, number, rank, Rows(times[inside], offsets, used), columns)
         return packed
 
 
-def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float) -> Meeting:
+def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float) -> ResultMerger:
     expected = [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()]
-    cluster = Cluster(case, folder, labels, rnd, crashes)
-    meeting = cluster.run()
+    cluster = ChangingCluster(case, folder, labels, rnd, crashes)
+    merger = cluster.run()
     assert cluster.out == expected, f"{labels} {crashes}{case}"
-    return meeting
+    return merger
 
 
 @pytest.mark.parametrize("seed", seeds(0, 40, quick=2))
@@ -176,7 +142,7 @@ def test_controls_during_a_change_are_as_in_process(seed: int, tmp_path: Path) -
     later = [t for t in times if t > change.position]
     kinds = [rnd.choice(["istop", "dstop", "fstart", "abort"]) for _ in range(rnd.randint(1, 3))]
     controls = list(zip(kinds, sorted(rnd.sample(later, len(kinds))), strict=True))
-    cluster = Cluster(case, tmp_path, (3,), rnd, rnd.choice([0.0, 0.5]), controls)
+    cluster = ChangingCluster(case, tmp_path, (3,), rnd, rnd.choice([0.0, 0.5]), controls)
     cluster.run()
     expected, _ = run_engine(case, tmp_path, controls)
     assert cluster.out == expected, f"{controls}{case}"

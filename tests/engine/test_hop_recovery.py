@@ -1,9 +1,9 @@
 """Buckets of hopping queries that fail, lose their memory and change their plan answer every hop as in process."""
 
 import copy
-import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine.test_bucket_recovery import MemoryStore
+from engine.cluster import Cluster
 
-from midstream.engine.routing import buckets_of
+from midstream.engine.controls import DRAIN, MIGRATE
+from midstream.engine.merger import Departure
+from midstream.engine.packed import Packed
+from midstream.engine.planning.adapt import parse_adaptation
+from midstream.engine.planning.planner import Planner
+from midstream.engine.planning.plans import plan_hopping
+from midstream.engine.rows import Rows
+from midstream.engine.schema import output_schema
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
-from midstream.local.hop_adapt import parse_adaptation
-from midstream.local.hop_explain import explain_any
-from midstream.local.hop_plans import plan_hopping
-from midstream.local.loop import Loop, output_schema
+from midstream.local.explain import explain_any
+from midstream.local.loop import Loop
 from midstream.local.report import Report
 from midstream.local.sinks import TableSink
 from midstream.local.sources import RecordedStream, recorded_table
@@ -27,13 +32,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.algebra import Join, operators
 from midstream.plan.plan import Plan
-from midstream.spark.blobs import Rows, from_blob, to_blob
-from midstream.spark.control import DRAIN, MIGRATE, ControlLog
-from midstream.spark.hop_bucket import HopBucket, HopBucketSpec
-from midstream.spark.hop_meeting import HopAnswer, HopMeeting
-from midstream.spark.hop_planner import HopPlanner, scheduled
-from midstream.spark.intake import Packed
-from midstream.spark.version_bucket import EVENT, LATE, RESULT
+from midstream.spark.control_log import ControlLog
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import HopCase, times_of
 from oracle.hop_recompute import plain
@@ -99,92 +98,61 @@ def arrivals(plan: Plan, tables: dict[str, pa.Table], bounds: list[int], waits_u
         delay = np.random.default_rng(source.position).integers(0, waits_us + 1, len(instants))[instant]
         batch_of = np.searchsorted(bounds, times + delay, side="right")
         columns = {n: table.column(n).combine_chunks() for n in plan.query.columns_of(source.alias)}
-        rows = Rows.of(times, np.arange(len(times), dtype=np.int64), columns)
+        rows = Rows(times, np.arange(len(times), dtype=np.int64), columns)
         for number, batch in enumerate(batches):
             batch.rows[rank] = rows.where(batch_of == number)
             batch.high[source.position] = bounds[number] if number + 1 < len(bounds) else 2**61
     return batches
 
 
-class Cluster:
-    """The buckets of a query with their stores, and their driver; each micro-batch may fail and be run again."""
+class HopCluster(Cluster):
+    """A cluster of a hopping query, with its planner and control log."""
 
     def __init__(
-        self, plan: Plan, folder: Path, buckets: int, rnd: random.Random, crashes: float, adapt: str | None = None
+        self,
+        plan: Plan,
+        folder: Path,
+        buckets: int,
+        rnd: random.Random,
+        crashes: float,
+        adapt: str | None = None,
+        schedule: Sequence[MigrationRequest] = (),
+        lateness_us: int = 0,
     ) -> None:
-        self.plan, self.folder, self.rnd, self.crashes = plan, folder, rnd, crashes
-        self.labels = tuple(range(3, 3 + (1 if plan.partitioning.one_bucket else buckets)))
-        positions = {s.position for s in plan.query.sources}
-        self.spec = HopBucketSpec(plan, dict.fromkeys(positions, 0), str(folder), True, self.labels)
-        self.stores = {label: MemoryStore() for label in self.labels}
-        self.meeting = HopMeeting(plan, self.labels)
+        labels = tuple(range(3, 3 + (1 if plan.partitioning.one_bucket else buckets)))
+        super().__init__([plan], folder, labels, rnd, crashes, schedule, lateness_us, looks=4)
         self.log, self.adaptation = ControlLog(folder.with_name(f"{folder.name}-log")), parse_adaptation(adapt)
-        self.planner = HopPlanner(plan, self.log, self.adaptation)
+        self.planner = Planner(plan, self.log, self.adaptation)
         self.delivered: set[str] = set()
-        self.answers: list[HopAnswer] = []
-        self.events: list[list[dict[str, Any]]] = []
-        self.late = 0
-
-    def batch(self, batch: Batch, controls: list[dict[str, Any]] | None = None) -> None:
-        lines: list[tuple[int, bytes]] = []
-        sent = [row for row in self.log.since(0) if row["id"] not in self.delivered]
-        self.delivered |= {row["id"] for row in sent}
-        for place, label in enumerate(self.labels):
-            packed = self.packed(place, batch, [*sent, *(controls or [])])
-            if self.rnd.random() < self.crashes:  # an attempt that works and is never committed
-                list(HopBucket(self.spec, label, copy.deepcopy(self.stores[label])).on_batch(packed))
-            if self.rnd.random() < self.crashes:  # an attempt that dies half-way
-                attempt = HopBucket(self.spec, label, copy.deepcopy(self.stores[label])).on_batch(packed)
-                next(attempt, None)
-                attempt.close()
-            if self.rnd.random() < self.crashes:  # shared memory is lost
-                for file in self.folder.glob("*/*"):
-                    file.unlink()
-            lines += [
-                (kind, blob) for kind, _, blob in HopBucket(self.spec, label, self.stores[label]).on_batch(packed)
-            ]
-        events = [json.loads(blob) for kind, blob in lines if kind == EVENT]
-        self.answers += self.meeting.on_batch([from_blob(blob) for kind, blob in lines if kind == RESULT], events)
-        self.events.append(events)
-        if not self.spec.schedule:
-            if self.rnd.random() < self.crashes:  # a driver that dies, and another one that knows the checkpoint
-                self.planner.on_batch(copy.deepcopy(events))
-                self.planner = HopPlanner(self.plan, self.log, self.adaptation)
-            self.planner.on_batch(events)
-        self.late += sum(from_blob(blob).num_rows for kind, blob in lines if kind == LATE)
-
-    def packed(self, place: int, batch: Batch, controls: list[dict[str, Any]]) -> Packed:
-        packed = Packed(high=dict(batch.high), controls=controls)
-        for rank, source in enumerate(self.plan.query.sources):
-            rows = batch.rows.get(rank)
-            if rows is None or not len(rows):
-                continue
-            low = int(rows.times.min())
-            packed.low[source.position] = min(low, packed.low.get(source.position, low))
-            mine = self.mine(place, rank, rows)
-            cut = self.rnd.randint(0, len(mine))
-            parts = [Rows(mine.table.slice(0, cut)), Rows(mine.table.slice(cut))]
-            packed.rows[rank] = [(k, to_blob(p.table)) for k, p in enumerate(parts) if len(p)]
-        return packed
-
-    def mine(self, place: int, rank: int, rows: Rows) -> Rows:
-        if len(self.labels) == 1:
-            return rows
-        source = self.plan.query.sources[rank]
-        columns = rows.alias_rows(self.plan.query.columns_of(source.alias))
-        places = buckets_of(self.plan.partitioning, source.alias, len(self.labels), columns.offsets, columns.columns)
-        assert places is not None
-        return rows.where(places == place)
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_batches([a.rows for a in self.answers if a.rows.num_rows], self.meeting.schema)
+        self.clock_us: int | None = None
 
     @property
-    def rebuilt(self) -> int:
-        return sum(e["rebuilt"] for events in self.events for e in events)
+    def answers(self) -> list[Departure]:
+        return self.departures
 
-    def told(self, name: str) -> int:
-        return sum(events[0][name] for events in self.events)
+    def step(self, batch: Batch, controls: list[dict[str, Any]] | None = None) -> None:
+        sent = [row for row in self.log.since(0) if row["id"] not in self.delivered]
+        self.delivered |= {row["id"] for row in sent}
+        self.batch(lambda place: self.packed(place, batch, [*sent, *(controls or [])]))
+        if not self.spec.schedule:
+            reports = self.reports[-1]
+            if self.rnd.random() < self.crashes:  # a driver that dies, and another one that knows the checkpoint
+                self.planner.on_batch(copy.deepcopy(reports))
+                self.planner = Planner(self.plan, self.log, self.adaptation)
+            self.planner.on_batch(reports)
+
+    def packed(self, place: int, batch: Batch, controls: list[dict[str, Any]]) -> Packed:
+        packed = Packed(high=dict(batch.high), controls=controls, clock_us=self.clock_us)
+        for rank, source in enumerate(self.plan.query.sources):
+            rows = batch.rows.get(rank)
+            if rows is not None and len(rows):
+                low = int(rows.times.min())
+                packed.low[source.position] = min(low, packed.low.get(source.position, low))
+                self.place(packed, place, 1, rank, rows)
+        return packed
+
+    def output(self) -> pa.Table:
+        return self.table(self.plan.query.output_schema)
 
 
 def run_case(
@@ -196,21 +164,21 @@ def run_case(
     crashes: float,
     adapt: str | None = None,
     asked: float = 0.0,
-) -> Cluster:
+) -> HopCluster:
     """Run a case; with `asked` a part of the micro-batches carries a control row with a migration in words."""
     read = {s.stream.name: s.position for s in plan.query.sources}
     times = {name: times_of(case.streams[name]) for name in read}
     every = sorted(t for ts in times.values() for t in ts) or [0]
     waits_us = rnd.choice([0, case.hop_us])
     bounds = [*sorted(rnd.randint(every[0], every[-1] + case.hop_us) for _ in range(rnd.choice([1, 4, 9]))), 2**60]
-    cluster = Cluster(plan, folder, case.buckets, rnd, crashes, adapt)
-    last_us = {position: times[name][-1] for name, position in read.items() if times[name]}
-    lateness_us = dict.fromkeys(read.values(), waits_us)
-    cluster.spec = replace(cluster.spec, schedule=scheduled(plan, requests), last_us=last_us, lateness_us=lateness_us)
+    cluster = HopCluster(plan, folder, case.buckets, rnd, crashes, adapt, requests, waits_us)
+    if not requests:
+        cluster.spec = replace(cluster.spec, run=replace(cluster.spec.run, planner=None))
+    cluster.clock_us = every[-1]
     for number, batch in enumerate(arrivals(plan, case.streams, bounds, waits_us)):
         words = rnd.choice([draw_asked(rnd, case.hop_us), "same modes=complete", "same modes=delta"])
         row = {"id": f"asked {number}", "do": MIGRATE, "migration": {"plan": words}}
-        cluster.batch(batch, [row] if rnd.random() < asked else [])
+        cluster.step(batch, [row] if rnd.random() < asked else [])
     return cluster
 
 
@@ -223,9 +191,9 @@ def test_disturbed_buckets_answer_as_in_process(seed: int, tmp_path: Path) -> No
     told = f"{plan} | {requests}{case}"
     cluster = run_case(case, plan, rnd, tmp_path, requests, 0.3 if seed % 4 else 0.0)
     expected, report = in_process(plan, case.streams, case.batch_us, case.buckets, requests)
-    assert rows_of(cluster.table()) == rows_of(expected), told
-    assert cluster.told("passed") == sum(b.hops for b in report.batches), told
-    assert cluster.told("rows_in") >= 0
+    assert rows_of(cluster.output()) == rows_of(expected), told
+    assert cluster.total("hops_passed") == sum(b.hops for b in report.batches), told
+    assert cluster.total("rows_in") >= 0
     if seed % 4 == 0:
         assert cluster.rebuilt == 0
     assert cluster.late == 0
@@ -238,11 +206,11 @@ def test_plans_of_a_disturbed_driver_change_no_answer(seed: int, tmp_path: Path)
     plan = plan_of(case.sql, case.streams, "as-written modes=delta")
     cluster = run_case(case, plan, rnd, tmp_path, [], 0.3 if seed % 4 else 0.0, rnd.choice(["plan", None]), 0.5)
     expected, _ = in_process(plan, case.streams, case.batch_us, case.buckets, [])
-    assert rows_of(cluster.table()) == rows_of(expected), case
-    for events in cluster.events:
+    assert rows_of(cluster.output()) == rows_of(expected), case
+    for events in cluster.reports:
         assert len({e["plan"] for e in events}) == 1, "all buckets run the same plan"
-        assert events[0]["plan"] == str(cluster.planner.plan_of(events[0]["runs"]))
-    told = [r for events in cluster.events for r in events[0]["migrations"]]
+        assert events[0]["plan"] == str(cluster.planner.plan_of(events[0]["row"]))
+    told = [r for events in cluster.reports for r in events[0]["migrations"]]
     over = Counter(r["identity"] for r in told if r["state"] not in ("queued", "refused"))
     assert set(over.values()) <= {1}, "each takes effect once"
 
@@ -256,14 +224,18 @@ def ticking(seconds: int, keys: int = 7, per_second: int = 10) -> pa.Table:
     return pa.table({"ts": np.arange(count) * (SECOND // per_second), "k": np.arange(count) % keys})
 
 
-def live(sql: str, tables: dict[str, pa.Table], folder: Path, buckets: int, **more: Any) -> Cluster:
+def live(sql: str, tables: dict[str, pa.Table], folder: Path, buckets: int, **more: Any) -> HopCluster:
     adapt = more.pop("adapt", None)
-    cluster = Cluster(plan_of(sql, tables, **more), folder, buckets, random.Random(1), 0.0, adapt)
-    cluster.spec = replace(cluster.spec, recorded=False)
+    schedule = more.pop("schedule", ())
+    cluster = HopCluster(plan_of(sql, tables, **more), folder, buckets, random.Random(1), 0.0, adapt, schedule)
+    if schedule:
+        cluster.spec = replace(cluster.spec, recorded=False)
+    else:
+        cluster.live()
     return cluster
 
 
-def until(cluster: Cluster, tables: dict[str, pa.Table], first_us: int, end_us: int) -> Batch:
+def until(cluster: HopCluster, tables: dict[str, pa.Table], first_us: int, end_us: int) -> Batch:
     """Return the rows of a stretch of time, which have brought every stream to the last of them."""
     batch = Batch({}, {})
     for rank, source in enumerate(cluster.plan.query.sources):
@@ -271,7 +243,7 @@ def until(cluster: Cluster, tables: dict[str, pa.Table], first_us: int, end_us: 
         times = np.array(times_of(table), np.int64)
         mine = (times >= first_us) & (times < end_us)
         columns = {n: table.column(n).combine_chunks() for n in cluster.plan.query.columns_of(source.alias)}
-        batch.rows[rank] = Rows.of(times, np.arange(len(times), dtype=np.int64), columns).where(mine)
+        batch.rows[rank] = Rows(times, np.arange(len(times), dtype=np.int64), columns).where(mine)
         batch.high[source.position] = int(times[mine].max(initial=-(2**63)))
     return batch
 
@@ -282,9 +254,8 @@ def test_durable_rows_go_when_no_window_needs_them(tmp_path: Path) -> None:
     WHERE a.k = b.k AND b.k = c.k HOP BY 1 SECOND"""
     cluster = live(sql, tables, tmp_path, 1)
     for second in range(60):
-        cluster.batch(until(cluster, tables, second * SECOND, (second + 1) * SECOND))
-    (store,) = cluster.stores.values()
-    held = {rank: sum(from_blob(b).num_rows for (r, _), b in store.chunks.items() if r == rank) for rank in range(3)}
+        cluster.step(until(cluster, tables, second * SECOND, (second + 1) * SECOND))
+    held = {rank: cluster.held(rank) for rank in range(3)}
     assert held[0] <= 800, "two seconds, and what has come since the last hop"
     assert held[1] <= 600
     assert held[2] < 6000
@@ -296,13 +267,13 @@ def test_a_drain_answers_no_further_than_time_has_reached(buckets: int, tmp_path
     tables = {"a": ticking(10), "b": ticking(7)}
     sql = "SELECT k FROM a [RANGE 3 SECONDS] EXCEPT ALL SELECT k FROM b [RANGE 2 SECONDS] HOP BY 2 SECONDS EMIT DELTA"
     cluster = live(sql, tables, tmp_path, buckets)
-    cluster.batch(until(cluster, tables, 0, 10 * SECOND))
+    cluster.step(until(cluster, tables, 0, 10 * SECOND))
     assert [a.hop_us // SECOND for a in cluster.answers] == [2, 4, 6], "b has come to 6.9"
-    cluster.batch(Batch({}, {}), [{"id": "1", "do": DRAIN}])
+    cluster.step(Batch({}, {}), [{"id": "1", "do": DRAIN}])
     assert [a.hop_us // SECOND for a in cluster.answers] == [2, 4, 6, 8], "nothing is flushed at the end"
     expected, _ = in_process(cluster.plan, tables, SECOND, buckets, [])
-    assert rows_of(cluster.table()) == rows_of(expected)
-    cluster.batch(until(cluster, tables, 9 * SECOND, 10 * SECOND))
+    assert rows_of(cluster.output()) == rows_of(expected)
+    cluster.step(until(cluster, tables, 9 * SECOND, 10 * SECOND))
     assert cluster.late == 10, "what was drained does not come twice"
 
 
@@ -318,18 +289,18 @@ def test_a_control_row_migrates_all_buckets_behind_the_next_hop(lost: bool, tmp_
     }
     for step in range(13):
         if lost:
-            for file in tmp_path.glob("*/*"):
+            for file in tmp_path.glob("*/*/*"):
                 file.unlink()
-        cluster.batch(until(cluster, tables, step * 1_500_000, (step + 1) * 1_500_000), asked.get(step, []))
-    told = [{r["identity"]: r for r in events[0]["migrations"]} for events in cluster.events]
+        cluster.step(until(cluster, tables, step * 1_500_000, (step + 1) * 1_500_000), asked.get(step, []))
+    told = [{r["identity"]: r for r in events[0]["migrations"]} for events in cluster.reports]
     states = {(k, name): r["state"] for k, records in enumerate(told) for name, r in records.items()}
     early = {(3, "1"): "queued", (4, "1"): "finished", (4, "2"): "refused"}
     assert states == {**early, (5, "4"): "queued", (6, "4"): "finished"}
     assert told[4]["1"]["position_us"] == 6 * SECOND
     assert "'SOME' is no mode" in told[4]["2"]["reason"]
     assert told[6]["4"]["position_us"] == 10 * SECOND
-    assert [c["id"] for c in cluster.events[5][0]["controls"]] == ["4"], "a control row is obeyed once"
-    assert [e[0]["runs"] for e in cluster.events[3:7]] == ["", "1-plan", "1-plan", "4-plan"]
+    assert [c["id"] for c in cluster.reports[5][0]["controls"]] == ["4"], "a control row is obeyed once"
+    assert [e[0]["row"] for e in cluster.reports[3:7]] == ["", "1-plan", "1-plan", "4-plan"]
     hops = [a.hop_us // SECOND for a in cluster.answers]
     assert hops == [2, 4, 6, 8, 10, 12, 15, 18]
     requests = [
@@ -337,7 +308,7 @@ def test_a_control_row_migrates_all_buckets_behind_the_next_hop(lost: bool, tmp_
         MigrationRequest("hop=3s modes=delta", at_us=9 * SECOND, identity="4"),
     ]
     expected, _ = in_process(cluster.plan, tables, SECOND, 3, requests)
-    assert rows_of(cluster.table()) == rows_of(expected)
+    assert rows_of(cluster.output()) == rows_of(expected)
     assert cluster.rebuilt == (0 if not lost else 3 * 12)
 
 
@@ -359,22 +330,22 @@ def test_buckets_go_on_with_the_tree_their_driver_has_chosen(lost: bool, tmp_pat
     cluster = live(THREE, tables, tmp_path, 3, asked="as-written modes=delta", adapt="plan")
     for step in range(20):
         if lost:
-            for file in tmp_path.glob("*/*"):
+            for file in tmp_path.glob("*/*/*"):
                 file.unlink()
             cluster.planner = (
-                HopPlanner(cluster.plan, cluster.log, cluster.adaptation) if step == 15 else cluster.planner
+                Planner(cluster.plan, cluster.log, cluster.adaptation) if step == 15 else cluster.planner
             )
-        cluster.batch(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND))
-    records = [r for events in cluster.events for r in events[0]["migrations"] if r["state"] == "finished"]
+        cluster.step(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND))
+    records = [r for events in cluster.reports for r in events[0]["migrations"] if r["state"] == "finished"]
     assert records, "the driver saw that c is joined too late"
-    plans = {e["plan"] for e in cluster.events[-1]}
-    assert plans == {str(cluster.planner.plan_of(cluster.events[-1][0]["runs"]))}
+    plans = {e["plan"] for e in cluster.reports[-1]}
+    assert plans == {str(cluster.planner.plan_of(cluster.reports[-1][0]["row"]))}
     assert "(join:DIDO a b)" not in plans.pop()
-    anew = HopPlanner(cluster.plan, cluster.log)
-    row = cluster.events[-1][0]["runs"]
+    anew = Planner(cluster.plan, cluster.log)
+    row = cluster.reports[-1][0]["row"]
     assert anew.plan_of(row) == cluster.planner.plan_of(row), "the control log has the plan"
     expected, _ = in_process(cluster.plan, tables, SECOND, 3, [])
-    assert rows_of(cluster.table()) == rows_of(expected)
+    assert rows_of(cluster.output()) == rows_of(expected)
 
 
 def test_a_migration_is_planned_from_what_the_buckets_tell(tmp_path: Path) -> None:
@@ -386,14 +357,14 @@ def test_a_migration_is_planned_from_what_the_buckets_tell(tmp_path: Path) -> No
         11: [{"id": "3", "do": MIGRATE, "migration": {"plan": "same hop=1s"}}],
     }
     for step in range(15):
-        cluster.batch(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND), asked.get(step, []))
+        cluster.step(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND), asked.get(step, []))
     plans = {name: cluster.planner.plan_of(f"{name}-plan") for name in "123"}
     assert "(join:DIDO a b)" not in str(plans["2"]), "by then it is known that c hardly meets b"
     assert (str(plans["3"]), plans["3"].query.hop_us) == (str(plans["2"]), SECOND), "the tree on its way is the same"
-    found = {r["identity"]: r for events in cluster.events for r in events[0]["migrations"]}
+    found = {r["identity"]: r for events in cluster.reports for r in events[0]["migrations"]}
     requests = [MigrationRequest("same hop=1s", at_us=found["3"]["position_us"])]
     expected, _ = in_process(cluster.plan, tables, SECOND, 2, requests)
-    assert rows_of(cluster.table()) == rows_of(expected)
+    assert rows_of(cluster.output()) == rows_of(expected)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -407,9 +378,9 @@ def test_buckets_tell_what_their_operators_give(modes: str, lost: bool, tmp_path
     cluster = live(sql, tables, tmp_path, 3, asked=f"as-written modes={modes}")
     for step in range(30):
         if lost:
-            for file in tmp_path.glob("*/*"):
+            for file in tmp_path.glob("*/*/*"):
                 file.unlink()
-        cluster.batch(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND))
+        cluster.step(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND))
     seen, hop_us = cluster.planner.statistics, cluster.answers[-1].hop_us
     assert seen is not None
     inside = (times >= hop_us - 20 * SECOND) & (times < hop_us)
@@ -426,14 +397,13 @@ def test_an_aggregate_of_the_user_survives(tmp_path: Path) -> None:
     spread = user_aggregate("spread", lambda values: max(values.to_pylist()) - min(values.to_pylist()), "BIGINT")
     tables = {"a": ticking(10, keys=4)}
     sql = "SELECT k % 2 AS g, spread(k) AS s FROM a [RANGE 3 SECONDS] GROUP BY k % 2 HOP BY 2 SECONDS"
-    cluster = live(sql, tables, tmp_path, 2, aggregates={"spread": spread})
     request = MigrationRequest("modes=complete", at_us=3 * SECOND)
-    cluster.spec = replace(cluster.spec, schedule=scheduled(cluster.plan, [request]))
+    cluster = live(sql, tables, tmp_path, 2, aggregates={"spread": spread}, schedule=[request])
     for step in range(10):
-        cluster.batch(until(cluster, tables, step * SECOND, (step + 1) * SECOND))
+        cluster.step(until(cluster, tables, step * SECOND, (step + 1) * SECOND))
     expected, _ = in_process(cluster.plan, tables, SECOND, 2, [])
-    assert rows_of(cluster.table()) == rows_of(expected)
-    assert rows_of(cluster.table())[:2] == [(0, 2, 2 * SECOND, 1, 2 * SECOND), (1, 2, 2 * SECOND, 1, 2 * SECOND)]
+    assert rows_of(cluster.output()) == rows_of(expected)
+    assert rows_of(cluster.output())[:2] == [(0, 2, 2 * SECOND, 1, 2 * SECOND), (1, 2, 2 * SECOND, 1, 2 * SECOND)]
     assert cluster.rebuilt == 0
 
 
@@ -441,6 +411,6 @@ def test_empty_stretches_are_passed_over(tmp_path: Path) -> None:
     day = 86_400 * SECOND
     table = pa.table({"ts": [0, 1_500_000, 400 * day], "k": [1, 2, 1]})
     cluster = live("SELECT k FROM a [RANGE 2 SECONDS] HOP BY 1 SECOND", {"a": table}, tmp_path, 2)
-    cluster.batch(until(cluster, {"a": table}, 0, 401 * day))
+    cluster.step(until(cluster, {"a": table}, 0, 401 * day))
     assert [(a.hop_us // SECOND, a.rows.num_rows) for a in cluster.answers] == [(1, 1), (2, 2), (3, 1), (4, 0)]
-    assert cluster.told("passed") == 400 * 86_400
+    assert cluster.total("hops_passed") == 400 * 86_400

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.app.cli import app
 from midstream.app.engine import Run
+from midstream.engine.planning.adapt import parse_adaptation
+from midstream.engine.planning.constants import VARIABLE, load_constants, save_constants
 from midstream.local.calibrate import fitted, ranked
-from midstream.local.hop_adapt import parse_adaptation
-from midstream.local.hop_constants import VARIABLE, load_constants, save_constants
-from midstream.local.hop_measure import Case, measure
+from midstream.local.measure import Case, measure
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SourceError
 from midstream.operators.hopping import build_execution
@@ -110,7 +110,7 @@ def test_a_query_goes_from_deltas_to_complete_relations_when_its_hop_grows() -> 
     engine = engine_of(a=rows, b=rows)
     sql = "SELECT a.k FROM a [RANGE 20 SECONDS] EXCEPT SELECT b.k FROM b [RANGE 20 SECONDS] HOP BY 20 SECONDS"
     run = engine.query(sql, plan="as-written modes=delta").start(adapt="modes")
-    assert [r["identity"] for r in run.migrations()][:1] == ["adapted 1"]
+    assert run.migrations()[0]["state"] == "finished"
     assert "CI" in run.migrations()[0]["plan"]
     assert told(run) == told(engine.query(sql, plan="as-written modes=delta").start())
 
@@ -145,17 +145,6 @@ def test_plans_that_cannot_be(plan: str, said: str) -> None:
         engine.query(
             "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k HOP BY 1 SECOND", plan=plan
         )
-
-
-def test_a_hopping_query_is_not_changed() -> None:
-    engine = engine_of(a=[(1, 5), (9, 5)])
-    run = engine.query("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start(paused=True)
-    for ask in (lambda: run.change("SELECT k FROM a"), lambda: run.control("istop")):
-        with pytest.raises(PlanError, match="a hopping query cannot be changed"):
-            ask()
-    sliding = engine.query("SELECT k FROM a").start(paused=True)
-    with pytest.raises(PlanError, match="a query cannot change to a hopping one"):
-        sliding.change("SELECT k FROM a [RANGE 1 SECOND] HOP BY 1 SECOND")
 
 
 SELF_JOIN = "SELECT a.k FROM a [RANGE 4 s], a [RANGE 4 s] b WHERE a.k = b.k HOP BY 2 SECONDS"
@@ -246,7 +235,7 @@ def test_strings_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     engine = ms.Engine().stream("a", rows, time="ts")
     run = engine.query("SELECT s FROM a [RANGE 1 SECOND] HOP BY 1 SECOND").start(paused=True)
     run.advance(290 * SECOND)
-    assert run._running.runtime.executions[0].coding.held < 120
+    assert run._running.host.buckets[0].newest.run.execution.coding.held < 120
     run.finish()
     assert run.table().num_rows == 2990
 
@@ -271,7 +260,7 @@ def test_a_migration_that_no_longer_fits_is_refused_and_the_query_goes_on() -> N
     run.advance(10 * SECOND)
     count = str(run.plan).count(":")
     run.migrate("same modes=complete")
-    run._running.runtime.schedule.append(MigrationRequest("same modes=CICO", at_us=12 * SECOND, identity="9"))
+    run._running.host.migrate(MigrationRequest("same modes=CICO", at_us=12 * SECOND, identity="9"))
     run.finish()
     assert count > 1
     assert [r["state"] for r in run.migrations()] == ["finished", "refused"]
@@ -328,7 +317,7 @@ def test_adaptation_uses_what_operators_were_seen_to_give() -> None:
     query = engine.query(sql, plan="as-written modes=delta")
     still = query.start(paused=True)
     still.advance(60 * SECOND)
-    seen, adaptation = still._running.runtime.statistics(), parse_adaptation("plan")
+    seen, adaptation = still._running.host.statistics(), parse_adaptation("plan")
     constants = Constants(fixed=1.0)
     assert adaptation.better(still.plan, replace(seen, measured={}), constants) is None
     assert "(join:DIDO b c)" in str(adaptation.better(still.plan, seen, constants))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.migrate.decompose import decompose
 from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.just_in_time import JustInTime
@@ -70,16 +70,16 @@ def test_without_sharing_there_is_one_task() -> None:
     assert tasks_of("(((a b) c) d)", "((a b) (c d))", "abcd", share=False) == [("abcd", ["a", "b", "c", "d"], 3, 3)]
 
 
-def running(case: Case, until_us: int, tree: str, join: str = "auto") -> LocalRuntime:
+def running(case: Case, until_us: int, tree: str, join: str = "auto") -> DirectRun:
     """Return a runtime that has taken in the rows before a time."""
-    runtime = LocalRuntime(plan_of(case, tree, join))
+    runtime = DirectRun(plan_of(case, tree, join))
     for rows in rows_between(case, runtime, [until_us]):
         for _ in runtime.on_rows(rows):
             pass
     return runtime
 
 
-def migrate(runtime: LocalRuntime, plan: str, strategy: str, now_us: int, **options: object) -> None:
+def migrate(runtime: DirectRun, plan: str, strategy: str, now_us: int, **options: object) -> None:
     for _ in runtime.migrate(MigrationRequest.of(plan, strategy, options), now_us):
         pass
 
@@ -136,7 +136,6 @@ def test_each_state_computed_in_the_background_takes_work_off_the_old_plan() -> 
     for rows in rows_between(case, runtime, [t * 100_000 for t in range(40, 90)])[1:]:
         for _ in runtime.on_rows(rows):
             pass
-        runtime.work()
         execution = runtime.pipelines[0].execution
         if isinstance(execution, Hybrid):
             seen.append(tuple("".join(sorted(p)) for p in execution.tasks[0].table.regions))
@@ -275,7 +274,7 @@ def test_what_cannot_be_honoured_is_refused(
 def test_parallel_track_does_not_hold_back_for_ever() -> None:
     case = case_of("abc")
     case.windows["b"] = ("rows", 3, ["k"])
-    runtime = LocalRuntime(plan_of(case, "((a b) c)"))
+    runtime = DirectRun(plan_of(case, "((a b) c)"))
     with pytest.raises(PlanError, match="for ever"):
         MigrationRequest.of("(a (b c))", "parallel-track").checked(runtime.plan)
     MigrationRequest.of("(a (b c))", "parallel-track", {"output": "merged"}).checked(runtime.plan)
@@ -284,7 +283,7 @@ def test_parallel_track_does_not_hold_back_for_ever() -> None:
 @pytest.mark.parametrize(("strategy", "promoted"), [("moving-state", True), ("just-in-time", False)])
 def test_stairs_promote_eagerly_or_on_demand(strategy: str, promoted: bool) -> None:
     case = case_of("abcd", rows=60)
-    runtime = LocalRuntime(plan_of(case, "(((a b) c) d)"), framework="stairs")
+    runtime = DirectRun(plan_of(case, "(((a b) c) d)"), framework="stairs")
     for rows in rows_between(case, runtime, [4 * SECOND]):
         for _ in runtime.on_rows(rows):
             pass

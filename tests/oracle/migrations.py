@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 import midstream as ms
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.operators.snapshot import put_together, take_apart
@@ -101,14 +101,13 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
 
 def run_with_migrations(
     case: Case, bounds: list[int], buckets: int, requests: list[MigrationRequest], move: bool, framework: str = "tree"
-) -> tuple[pa.Table, LocalRuntime]:
+) -> tuple[pa.Table, DirectRun]:
     """Run a case in process, migrating on the way; `move` takes the states apart between micro-batches."""
     plan = plan_of(case)
-    runtime = LocalRuntime(plan, buckets, requests, framework)
+    runtime = DirectRun(plan, buckets, requests, framework)
     found = []
     for rows in rows_between(case, runtime, bounds):
         found += [r.rows for r in runtime.on_rows(rows)]
-        runtime.work()
         if move:
             description, arrays = take_apart(runtime.migrators)
             runtime.migrators = put_together(description, [a.copy() for a in arrays])

@@ -8,7 +8,7 @@ import pytest
 from engine.test_bucket_recovery import run_disturbed
 
 import midstream as ms
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.local.loop import output_schema
 from midstream.migrate.record import FINISHED, NO_OP, SUPERSEDED, UNFINISHED
 from midstream.operators.snapshot import put_together, take_apart
@@ -32,14 +32,13 @@ def plan_of(case: DifferenceCase) -> Plan:
     return engine.query(case.sql, plan=case.tree).plan
 
 
-def run(case: DifferenceCase, bounds: list[int], move: bool) -> tuple[pa.Table, LocalRuntime]:
+def run(case: DifferenceCase, bounds: list[int], move: bool) -> tuple[pa.Table, DirectRun]:
     """Run a case in process, migrating on the way; `move` takes the states apart between micro-batches."""
     plan = plan_of(case)
-    runtime = LocalRuntime(plan, 3, case.requests)
+    runtime = DirectRun(plan, 3, case.requests)
     found = []
     for rows in rows_between(case, runtime, bounds):
         found += [r.rows for r in runtime.on_rows(rows)]
-        runtime.work()
         if move:
             description, arrays = take_apart(runtime.migrators)
             runtime.migrators = put_together(description, [a.copy() for a in arrays])
@@ -54,7 +53,7 @@ def draw_bounds(rnd: random.Random) -> list[int]:
     return [*(range(step, 21_000_000, step) if step else drawn), 2**60]
 
 
-def check_records(case: DifferenceCase, runtime: LocalRuntime) -> None:
+def check_records(case: DifferenceCase, runtime: DirectRun) -> None:
     """The records tell of every migration what became of it."""
     records = runtime.records()
     assert [r.identity for r in records] == [r.identity for r in case.requests]

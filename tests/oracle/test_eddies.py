@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from midstream.engine import numbering
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.model.errors import PlanError
 from midstream.operators.expression import codes
 from midstream.operators.sliding import eddy
@@ -26,7 +26,7 @@ MOST_RESULTS = 3000
 def run_with_eddies(case: Case, rnd: random.Random, policy: str, bounds: list[int], buckets: int) -> pa.Table:
     """Run a case with an eddy in every bucket; change the route, and move the states, at some of the bounds."""
     plan = plan_of(case)
-    runtime = LocalRuntime(plan, buckets)
+    runtime = DirectRun(plan, buckets)
     for pipeline in runtime.pipelines:
         pipeline.execution = build_eddy(plan, pipeline.sources, policy)
     order = list(plan.query.aliases)
@@ -106,7 +106,7 @@ def keyed_case(rows: int, keys: dict[str, int], window: tuple[str, int, list[str
 
 def pairs_tested(case: Case, policy: str) -> int:
     plan = plan_of(case)
-    runtime = LocalRuntime(plan)
+    runtime = DirectRun(plan)
     runtime.pipelines[0].execution = build_eddy(plan, runtime.pipelines[0].sources, policy)
     for rows in rows_between(case, runtime, [*range(0, 3_000_000, 100_000), 2**60]):
         for _ in runtime.on_rows(rows):
@@ -139,7 +139,7 @@ def test_rows_leave_the_stems_with_their_windows(
     monkeypatch.setattr(numbering, "SLICE_ROWS", 100)
     case = keyed_case(6000, {"a": 25, "b": 25}, window, "(qa qb)")
     plan = plan_of(case)
-    runtime = LocalRuntime(plan)
+    runtime = DirectRun(plan)
     runtime.pipelines[0].execution = build_eddy(plan, runtime.pipelines[0].sources)
     most = 0
     for rows in rows_between(case, runtime, [*range(0, 6_000_000, 200_000), 2**60]):
@@ -151,7 +151,7 @@ def test_rows_leave_the_stems_with_their_windows(
 def test_a_route_names_every_alias_once() -> None:
     case = keyed_case(1, {"a": 1, "b": 1}, ("rows", 1, []), "(qa qb)")
     plan = plan_of(case)
-    pipeline = LocalRuntime(plan).pipelines[0]
+    pipeline = DirectRun(plan).pipelines[0]
     running = build_eddy(plan, pipeline.sources)
     for order in (["qa"], ["qa", "qa"], ["qa", "qb", "qc"]):
         with pytest.raises(PlanError, match="each alias of the query once"):

@@ -7,7 +7,7 @@ import pytest
 
 import midstream as ms
 from midstream.local.arrivals import StreamReader
-from midstream.local.local import LocalRuntime
+from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows, recorded_table
 from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
@@ -16,7 +16,7 @@ from oracle.test_long_runs import draw_long_case
 from seeds import seeds
 
 
-def rows_between(case: Case, runtime: LocalRuntime, bounds: list[int]) -> list[dict[str, StreamRows]]:
+def rows_between(case: Case, runtime: DirectRun, bounds: list[int]) -> list[dict[str, StreamRows]]:
     """Cut the streams of a case at the given event times."""
     query = runtime.plan.query
     readers = {}
@@ -36,11 +36,11 @@ def plan_of(case: Case) -> "ms.plan.plan.Plan":
 
 def run_with_moves(case: Case, bounds: list[int], buckets: int) -> pa.Table:
     plan = plan_of(case)
-    runtime = LocalRuntime(plan, buckets)
+    runtime = DirectRun(plan, buckets)
     found = []
     for rows in rows_between(case, runtime, bounds):
         found += [r.rows for r in runtime.on_rows(rows)]
-        fresh = LocalRuntime(plan, buckets)
+        fresh = DirectRun(plan, buckets)
         fresh.next_seq = runtime.next_seq
         description, arrays = take_apart(runtime.migrators)
         assert all(a.dtype != object for a in arrays)

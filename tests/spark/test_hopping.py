@@ -28,9 +28,9 @@ from engine.test_hop_recovery import (
 from spark.test_live import Files, wait_until
 
 import midstream as ms
-from midstream.local.hop_adapt import parse_adaptation
-from midstream.local.hop_constants import VARIABLE, save_constants
-from midstream.local.hop_explain import explain_any
+from midstream.engine.planning.adapt import parse_adaptation
+from midstream.engine.planning.constants import VARIABLE, save_constants
+from midstream.local.explain import explain_any
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
@@ -180,15 +180,15 @@ def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> No
 
 
 def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
-    from midstream.spark.hop_meeting import HopAnswer
-    from midstream.spark.hop_sinks import KeptTable
+    from midstream.engine.merger import Departure
+    from midstream.spark.kept_table import KeptTable
 
-    def change(hop: int, *rows: tuple[str | None, float | None, int]) -> HopAnswer:
+    def change(hop: int, *rows: tuple[str | None, float | None, int]) -> Departure:
         at = [hop] * len(rows)
         names, numbers, signs = zip(*rows, strict=True) if rows else ((), (), ())
         columns = {"s": pa.array(names, pa.string()), "x": pa.array(numbers, pa.float64())}
-        added = {n: pa.array(v, pa.int64()) for n, v in (("_time", at), ("_hop", at), ("_sign", signs))}
-        return HopAnswer(hop, pa.record_batch({**columns, **added}))
+        added = {n: pa.array(v, pa.int64()) for n, v in (("_time", at), ("_version", [1] * len(rows)), ("_hop", at), ("_sign", signs))}
+        return Departure(pa.record_batch({**columns, **added}), hop)
 
     table = KeptTable(tmp_path / "kept")
     table.begin("me")
@@ -196,10 +196,10 @@ def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
     first = [change(10, ("a", 1.0, 1), ("a", 1.0, 1), (None, nan, 1)), change(20), change(30, ("b", None, 1))]
     second = [change(40, ("a", 1.0, -1), (None, nan, -1), ("c", -2.0, 1))]
     for batch in (first, first, second, second):
-        table.write(batch, 0)
+        table.write(batch, batch[0].rows.schema, 0)
     assert rows_of(pq.read_table(table.file)) == [("a", 1.0), ("b", None), ("c", -2.0)]
     with pytest.raises(ms.MidstreamError, match="does not hold what is to go"):
-        table.write([change(50, ("d", 0.0, -1))], 5)
+        table.write([change(50, ("d", 0.0, -1))], pa.schema([]), 5)
 
 
 def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path, spark: Any) -> None:
@@ -208,10 +208,6 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     query = files.engine(spark, "300 ms").query(DIFFERENCE.format("DELTA"), name="hops", plan="as-written modes=delta")
     place = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "buckets": 2}
     run = query.start(**place, trigger=OFTEN)
-    with pytest.raises(PlanError, match="a hopping query cannot be changed while it runs"):
-        run.change(DIFFERENCE.format("COMPLETE"))
-    with pytest.raises(PlanError, match="a hopping query cannot be changed while it runs"):
-        run.control("abort")
     with pytest.raises(PlanError, match="is no shape of a hopping plan"):
         run.migrate("((a b) c)")
     wait_until(lambda: run.status().get("rows_in", 0) > 0)

@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,14 +28,19 @@ import pyspark.cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from midstream.engine.bucket import BucketSpec
 from midstream.spark import rehearse
-from midstream.spark.bucket import BucketSpec
+from midstream.spark.control_log import ControlLog
+from midstream.spark.lines import of_lines
 from midstream.spark.pack import CONTROL, PACKED, PACKED_ARROW, Packer
 from midstream.spark.processor import OUTPUT, BucketProcessor
 from midstream.spark.settings import with_settings
 
-STAGED = "run int, stream int, high long, blob binary"
-STAGED_ARROW = pa.schema([("run", pa.int32()), ("stream", pa.int32()), ("high", pa.int64()), ("blob", pa.binary())])
+STAGED = f"run int, stream int, {rehearse.STAGED}"
+STAGED_ARROW = pa.schema(
+    [("run", pa.int32()), ("stream", pa.int32()), ("high", pa.int64()), ("clock", pa.int64()), ("last", pa.bool_())]
+    + [("blob", pa.binary())]
+)
 FAILED = -9
 """The kind of a line that says why a bucket failed."""
 PARTITIONS = 2
@@ -48,7 +54,9 @@ class Waiting:
 
     run: Run
     labels: tuple[int, ...]
-    spec: Any
+    spec: BucketSpec
+    shared: Path
+    """Where its buckets map their arrays."""
     packers: list[Packer]
     staged: list[Path]
     """The folder of each stream, one file per micro-batch."""
@@ -57,17 +65,7 @@ class Waiting:
 
     @property
     def batches(self) -> int:
-        return len(self.run.ends)
-
-
-class Lines:
-    """The lines of one rehearsal in one micro-batch."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-
-    def collect(self) -> list[Row]:
-        return self._rows
+        return len(self.run.batches)
 
 
 class PackAll:
@@ -79,7 +77,7 @@ class PackAll:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place, (run, stream) in enumerate(zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True)):
-                yield from self._packers[run, stream](iter([batch.slice(place, 1).select(["high", "blob"])]))
+                yield from self._packers[run, stream](iter([batch.slice(place, 1).select(["high", "clock", "last", "blob"])]))
 
 
 class ControlAll:
@@ -93,7 +91,7 @@ class ControlAll:
             rows = []
             for line in batch.column(0).to_pylist():
                 run, _, row = line.partition(" ")
-                rows += [(label, CONTROL, 0, 0, row.encode()) for label in self._labels[int(run)]]
+                rows += [(label, CONTROL, 0, 0, 0, 0, row.encode()) for label in self._labels[int(run)]]
             columns = zip(*rows, strict=True) if rows else [()] * len(PACKED_ARROW)
             arrays = [pa.array(values, kind) for values, kind in zip(columns, PACKED_ARROW.types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=PACKED_ARROW)
@@ -102,19 +100,18 @@ class ControlAll:
 class ProcessAll(StatefulProcessor):
     """Hosts buckets of many rehearsals: what one does is up to its label."""
 
-    def __init__(self, specs: dict[int, Any]) -> None:
+    def __init__(self, specs: dict[int, tuple[BucketSpec, str]]) -> None:
         self._specs = specs
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._head = handle.getValueState("head", "blob binary")
-        self._chunks = handle.getMapState("rows", "alias int, chunk long", "blob binary")
+        self._one = BucketProcessor(lambda label: self._specs[label][0], "")
+        self._one.init(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         label = int(key[0])
         try:
-            one = BucketProcessor(self._specs[label])
-            one._head, one._chunks = self._head, self._chunks
-            yield from list(one.handleInputRows(key, rows, timerValues))
+            self._one._mapped_folder = self._specs[label][1]
+            yield from list(self._one.handleInputRows(key, rows, timerValues))
         except Exception:
             yield Row(bucket=label, kind=FAILED, rows=0, blob=traceback.format_exc().encode())
 
@@ -138,7 +135,7 @@ class Together:
     def run(self, bodies: Mapping[Hashable, Callable[[], None]]) -> dict[Hashable, BaseException | None]:
         """Run all to their end and return what each of them raised."""
         raised: dict[Hashable, BaseException | None] = {}
-        plain = rehearse._Rehearsal.run
+        plain, plain_labels = rehearse._run, rehearse.labels_of
 
         def run_one(key: Hashable, body: Callable[[], None]) -> None:
             with self._baton:
@@ -148,13 +145,19 @@ class Together:
                 except BaseException as error:
                     raised[key] = error
 
-        def run_rehearsal(run: Run, buckets: int) -> None:
+        def run_rehearsal(spark: SparkSession, run: Run, folder: Path, shared: Path) -> None:
             if threading.get_ident() in self._threads:
-                self._wait_for(run, buckets)
+                self._wait_for(run, folder, shared)
             else:
-                plain(run, buckets)
+                plain(spark, run, folder, shared)
 
-        rehearse._Rehearsal.run = run_rehearsal  # type: ignore[method-assign]
+        def labels_of(spark: SparkSession, buckets: int) -> tuple[int, ...]:
+            if threading.get_ident() not in self._threads:
+                return plain_labels(spark, buckets)
+            self._labels += buckets
+            return tuple(range(self._labels - buckets, self._labels))
+
+        rehearse._run, rehearse.labels_of = run_rehearsal, labels_of
         threads = [threading.Thread(target=run_one, args=item) for item in bodies.items()]
         try:
             for thread in threads:
@@ -164,7 +167,7 @@ class Together:
             while self._settle(threads):
                 self._run_query()
         finally:
-            rehearse._Rehearsal.run = plain  # type: ignore[method-assign]
+            rehearse._run, rehearse.labels_of = plain, plain_labels
             self._threads.clear()
         return raised
 
@@ -178,29 +181,24 @@ class Together:
                 if alive <= len(self._waiting):
                     return bool(self._waiting)
 
-    def _wait_for(self, run: Run, buckets: int) -> None:
+    def _wait_for(self, run: Run, folder: Path, shared: Path) -> None:
         """Let a query run a rehearsal."""
         loop = run.loop
         used = {s.stream.name: s for plan in (loop.plan, *loop.versions) for s in plan.query.sources}
         names = [s.schema.name for s in loop.streams if s.schema.name in used]
-        labels = tuple(range(self._labels, self._labels + buckets))
-        self._labels += buckets
-        positions = {name: used[name].position for name in names}
-        last_us = {positions[name]: last for name, last in run.last_us.items()}
-        spec = run._open(labels, dict.fromkeys(positions.values(), 0), last_us)
-        versions = spec.versions if isinstance(spec, BucketSpec) else ()
+        run.begin(ControlLog(folder / "control") if run.sends_control else None)
         packers = [
-            Packer(loop.plan, name, positions[name], used[name].stream.time, labels, True, versions) for name in names
+            Packer(run.versions.wanted, name, used[name].position, used[name].stream.time, run.labels, True)
+            for name in names
         ]
-        staged = sorted((run.folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
-        mine = Waiting(run, labels, spec, packers, staged, threading.Event())
+        staged = sorted((folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
+        mine = Waiting(run, run.labels, run.spec(), shared, packers, staged, threading.Event())
         self._waiting.append(mine)
         self._baton.release()
         mine.done.wait()
         self._baton.acquire()
         if mine.failure is not None:
             raise mine.failure
-        run._end()
 
     def _run_query(self) -> None:
         """Run all rehearsals that wait, and let their tests go on."""
@@ -235,7 +233,7 @@ class Together:
             for run in runs:
                 if number < run.batches and run.failure is None:
                     try:
-                        run.run._on_batch(Lines(rows[id(run)]), number)
+                        run.run.on_batch(of_lines(rows[id(run)]), number, time.perf_counter())
                     except Exception as error:
                         run.failure = error
             controls.forward(number + 1)
@@ -248,7 +246,7 @@ class Together:
             packed = frame.mapInArrow(PackAll(packers), PACKED)
             labels = {n: run.labels for n, run in enumerate(runs)}
             sent = self._spark.readStream.text(str(controls.folder)).mapInArrow(ControlAll(labels), PACKED)
-            processor = ProcessAll({label: run.spec for label, run in owner.items()})
+            processor = ProcessAll({label: (run.spec, str(run.shared)) for label, run in owner.items()})
             lines = packed.unionByName(sent).groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
             writer = lines.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
             query = writer.start()
@@ -288,7 +286,7 @@ def stage(runs: list[Waiting], folder: Path) -> None:
         for n, run in enumerate(runs):
             for k, place in enumerate(run.staged if number < run.batches else ()):
                 held = pq.read_table(place / f"{number:08d}.parquet")
-                columns = [pa.array([n], pa.int32()), pa.array([k], pa.int32()), held["high"], held["blob"]]
+                columns = [pa.array([n], pa.int32()), pa.array([k], pa.int32()), held["high"], held["clock"], held["last"], held["blob"]]
                 parts.append(pa.table(columns, schema=STAGED_ARROW))
         file = folder / f"{number:08d}.parquet"
         pq.write_table(pa.concat_tables(parts), file, compression="none")

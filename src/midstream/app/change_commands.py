@@ -18,13 +18,13 @@ from midstream.app.asking import LOOK_S, CheckpointFolder, WaitSeconds, ended, f
 from midstream.app.changes import guarantee_lines, print_changes
 from midstream.app.show import wide_console
 from midstream.app.status import reached, under_way
+from midstream.engine.controls import CHANGE, CONTROL
 from midstream.local.changes import CONTROLS, METHODS, OPEN, ChangeRequest, ControlRequest, query_text
 from midstream.model.errors import MidstreamError
 from midstream.model.time import format_instant
 from midstream.spark.available import require_pyspark
 from midstream.spark.change import PreparedChange, prepare_change
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control import CHANGE, CONTROL
 
 HAPPENED = {
     "fstart": "the newest version starts anew with the rows from there on, the others have stopped",

@@ -14,11 +14,11 @@ from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
 from midstream.app.replay import replay
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
+from midstream.engine.planning.constants import save_constants
 from midstream.local.calibrate import calibrate
 from midstream.local.changes import explain_change, labels_of, plan_change, read_matters
 from midstream.local.expected_cost import explain_cost
-from midstream.local.hop_constants import save_constants
-from midstream.local.hop_explain import explain_any
+from midstream.local.explain import explain_any
 from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any, prepare
 from midstream.local.scenario import read_scenario

@@ -14,25 +14,25 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
+from midstream.engine.planning.adapt import adaptation_of
+from midstream.engine.schema import output_schema
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_any
 from midstream.local.aggregates import user_aggregate
-from midstream.local.hop_adapt import adaptation_of
-from midstream.local.hop_explain import explain_any
-from midstream.local.hop_plans import NOT_CHANGED, NOT_TO_HOPPING
-from midstream.local.hopping import HopRuntime
-from midstream.local.loop import AnyPlan, Loop, RunningLoop, output_schema
+from midstream.local.explain import explain_any
+from midstream.local.loop import Loop, RunningLoop
 from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any
 from midstream.local.report import Report
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
-from midstream.model.errors import MidstreamError, PlanError
+from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
 from midstream.plan.aggregates import UserAggregate, check_aggregate_name
+from midstream.plan.plan import Plan
 
-Planner = Callable[["str | QueryBuilder", str | None, str], AnyPlan]
+Planner = Callable[["str | QueryBuilder", str | None, str], Plan]
 """Plans a query given as text or by the builder, with a join order and method."""
 
 
@@ -92,7 +92,7 @@ class Engine:
         self._aggregates[name.lower()] = user_aggregate(name, function, returns)
         return self
 
-    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> AnyPlan:
+    def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> Plan:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
         streams = tuple(self._streams.values())
         if isinstance(query, str):
@@ -127,7 +127,7 @@ class SparkQuery:
         self,
         spark: Any,
         name: str,
-        plan: AnyPlan,
+        plan: Plan,
         streams: tuple[SparkStream, ...],
         planner: Planner,
         aggregates: dict[str, UserAggregate],
@@ -174,7 +174,7 @@ class SparkQuery:
 class PlannedQuery:
     """A query ready to run in process."""
 
-    def __init__(self, name: str, plan: AnyPlan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
+    def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
         self.name = name
         self.plan = plan
         self.streams = streams
@@ -231,9 +231,9 @@ class Run:
         return self._running.report
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""
-        return self._running.runtime.plan
+        return self._running.host.plan
 
     def advance(self, until: "int | str | dt.datetime") -> "Run":
         """Take in the rows before an event time."""
@@ -273,7 +273,7 @@ class Run:
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> dict[str, Any]:
         """Go on with another plan of the same meaning from the next row on; return the record of the migration."""
         self._check_open()
-        number = len(self._running.runtime.records()) + 1
+        number = len(self._running.migrations()) + 1
         self._running.migrate(MigrationRequest.of(plan, strategy, options, identity=str(number)))
         return self.migrations()[-1]
 
@@ -286,15 +286,13 @@ class Run:
         graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
         """
         self._check_open()
-        number = str(len(self._running.runtime.changes()) + 1)
+        number = str(len(self._running.changes()) + 1)
         if not isinstance(query, str | QueryBuilder):
             raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
         text = query if isinstance(query, str) else "(built)"
         asked = {"method": method, "order": order, **options}
         request = ChangeRequest.of(text, asked, identity=number)
         plan = self.query.planner(query, request.plan, request.join)
-        if self.plan.query.hop_us is not None or plan.query.hop_us is not None:
-            raise PlanError(NOT_CHANGED if self.plan.query.hop_us is not None else NOT_TO_HOPPING)
         self._guarded_change(lambda: self._running.change(request, plan))
         return self.changes()[-1]
 
@@ -317,11 +315,11 @@ class Run:
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change of the query."""
-        return [record.to_dict() for record in self._running.runtime.changes()]
+        return self._running.changes()
 
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration."""
-        return [record.to_dict() for record in self._running.runtime.records()]
+        return self._running.migrations()
 
     def events(self) -> list[dict[str, Any]]:
         """Return what has happened, in order of event time."""
@@ -341,9 +339,7 @@ class Run:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
         if migrate is None or self.plan.query.hop_us is not None:
             asked = MigrationRequest.of(migrate) if migrate is not None else None
-            runtime = self._running.runtime
-            statistics = runtime.statistics() if isinstance(runtime, HopRuntime) else None
-            return explain_any(self.plan, self.query.streams, asked, statistics)
+            return explain_any(self.plan, self.query.streams, asked, self._running.host.statistics())
         _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
         return str(told)
 
@@ -354,8 +350,8 @@ class Run:
             "name": self.query.name,
             "state": "failed" if self._failed else "ended" if self._running.finished else "paused",
             "plan": str(self.plan),
-            "version": self._running.runtime.version,
-            "phase": self._running.runtime.phase,
+            "version": self._running.host.merger.version,
+            "phase": self._running.host.phase,
             "rows_in": r.rows_in,
             "rows_out": r.rows_out,
             "late": r.late,

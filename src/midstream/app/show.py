@@ -17,9 +17,9 @@ from rich.table import Table
 
 from midstream.app.changes import print_changes
 from midstream.app.migrations import print_migrations
-from midstream.local.loop import AnyPlan
 from midstream.local.report import Report
 from midstream.model.time import format_instant
+from midstream.plan.plan import Plan
 
 SHOWN_ROWS = 10
 BARS = " ▁▂▃▄▅▆▇█"
@@ -77,7 +77,7 @@ def _cell(name: str, value: Any) -> str:
     return format_instant(value) if name == "_time" else str(value)
 
 
-def print_report(console: Console, plan: AnyPlan, report: Report, files: list[Path]) -> None:
+def print_report(console: Console, plan: Plan, report: Report, files: list[Path]) -> None:
     """Print what a run did: totals, output over time, files written."""
     table = Table(title="What happened", title_justify="left", show_header=False)
     per_s = f"{report.rows_in / report.wall_s:,.0f} rows/s" if report.wall_s > 0 else ""

@@ -17,14 +17,14 @@ from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
-from midstream.local.hop_plans import check_hop_request
+from midstream.engine.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.engine.planning.plans import check_hop_request
 from midstream.local.migrations import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.spec import parse_spec
 from midstream.plan.tree import parse_tree
 from midstream.spark.available import require_spark
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.spark.pipeline_file import read_pipeline
 
 

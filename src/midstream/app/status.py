@@ -7,9 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from midstream.local.hop_explain import explain_any
-from midstream.local.loop import AnyPlan
+from midstream.local.explain import explain_any
 from midstream.model.time import format_instant
+from midstream.plan.plan import Plan
 
 NOWHERE_US = -(2**60)
 """Event times below this say that no row has been released yet."""
@@ -134,7 +134,7 @@ def print_events(console: Console, events: list[dict[str, Any]]) -> None:
         console.print(table, highlight=False)
 
 
-def plan_lines(plan: AnyPlan) -> str:
+def plan_lines(plan: Plan) -> str:
     """Return the tree of operators, and the windows of instances above it."""
     lines = explain_any(plan).split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("Plan"))

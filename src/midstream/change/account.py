@@ -33,16 +33,16 @@ class Account:
     ) -> None:
         self.record = record
         self._old, self._new, self._position_us = old, new, position_us
-        self._latest: tuple[int, ...] = (-(2**63),) * TRIGGER
-        self._prints: dict[bool, Counter[int]] = {True: Counter(), False: Counter()}
-        self._last_old = last_left
-        self._first_new: tuple[int, float] | None = None
+        self.latest: tuple[int, ...] = (-(2**63),) * TRIGGER
+        self.prints: dict[bool, Counter[int]] = {True: Counter(), False: Counter()}
+        self.last_old = last_left
+        self.first_new: tuple[int, float] | None = None
 
     def on_emission(self, emission: Emission) -> None:
         """Count results that leave."""
         old = np.isin(emission.versions, self._old) & ~left_before(emission.triggers, self._position_us)
         new = emission.versions == self._new
-        before = self._first_new is not None
+        before = self.first_new is not None
         self._time(emission, old, new)
         self._count(emission, old, new, before)
 
@@ -53,33 +53,33 @@ class Account:
         first = 0 if before else int(new.argmax()) if new.any() else len(new)
         record.query_disorder += int(old[first:].sum())
         mine = old | new
-        record.stream_disorder += int((mine & earlier(emission.triggers, self._latest)).sum())
+        record.stream_disorder += int((mine & earlier(emission.triggers, self.latest)).sum())
         if mine.any():
             last = emission.triggers[np.flatnonzero(mine)[-1]]
-            self._latest = max(self._latest, tuple(int(x) for x in last))
+            self.latest = max(self.latest, tuple(int(x) for x in last))
         extra = old & (emission.lineage.oldest_us >= self._position_us)
         record.extra += int(extra.sum())
         # Only these can be over the same rows as a result of the new version.
         for mask, is_old in ((extra, True), (new, False)):
             found = Counter(emission.lineage.prints[mask].tolist())
-            others = self._prints[not is_old]
+            others = self.prints[not is_old]
             record.duplicates += sum(count * others[print_] for print_, count in found.items())
-            self._prints[is_old] += found
+            self.prints[is_old] += found
 
     def _time(self, emission: Emission, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> None:
         clock = time.perf_counter()
         # What had to wait for others left with the last of them.
-        left = np.maximum(emission.triggers[:, 0], self._latest[0])
+        left = np.maximum(emission.triggers[:, 0], self.latest[0])
         if old.any():
-            self._last_old = (int(left[np.flatnonzero(old)[-1]]), clock)
-        if new.any() and self._first_new is None:
-            self._first_new = (int(left[new.argmax()]), clock)
-            self.record.first_result_us = self._first_new[0]
+            self.last_old = (int(left[np.flatnonzero(old)[-1]]), clock)
+        if new.any() and self.first_new is None:
+            self.first_new = (int(left[new.argmax()]), clock)
+            self.record.first_result_us = self.first_new[0]
 
     @property
     def last_old_us(self) -> int | None:
         """Return the event time at which a result of an old version last left."""
-        return None if self._last_old is None else self._last_old[0]
+        return None if self.last_old is None else self.last_old[0]
 
     def lose(self, count: int) -> None:
         """Count results of the reference that did not leave."""
@@ -87,9 +87,9 @@ class Account:
 
     def close(self) -> None:
         """Complete the record."""
-        if self._last_old is not None and self._first_new is not None:
-            self.record.response_us = self._first_new[0] - self._last_old[0]
-            self.record.response_ms = (self._first_new[1] - self._last_old[1]) * 1000
+        if self.last_old is not None and self.first_new is not None:
+            self.record.response_us = self.first_new[0] - self.last_old[0]
+            self.record.response_ms = (self.first_new[1] - self.last_old[1]) * 1000
 
 
 def earlier(triggers: Matrix, than: tuple[int, ...]) -> npt.NDArray[np.bool_]:

@@ -92,15 +92,15 @@ class ControlManager:
         self.lives: dict[int, Life] = {}
         self.changes: list[Change] = []
         self.merger = Merger()
-        self._appended: set[int] = set()
+        self.appended: set[int] = set()
         self._given: dict[int, list[Results]] = {}
-        self._audited: set[int] = set()
+        self.audited: set[int] = set()
         """Versions that were stopped and run on, only to count what is lost."""
         self.decided: list[Element] = []
         """Elements the data have brought about, for whoever has to hear of them."""
         self.last_left: tuple[int, float] | None = None
         """When something last left: event time, and the clock."""
-        self._now_us = at_us
+        self.now_us = at_us
         self.begin_version(1).apply(FSTART, at_us)
 
     def begin_version(self, number: int) -> Life:
@@ -134,7 +134,7 @@ class ControlManager:
             and not self.open_changes
             and not unanswered
             and not self.merger.rows_held
-            and not self._audited
+            and not self.audited
             and not self._references
         )
 
@@ -153,14 +153,14 @@ class ControlManager:
 
     def audits(self, version: int) -> bool:
         """Tell whether a version that was stopped is to run on, only to count what is lost."""
-        return version in self._audited
+        return version in self.audited
 
     def watched_us(self, version: int) -> int | None:
         """Return the position whose older rows are watched for in a version; None: nobody asks."""
         life = self.lives[version]
         if life.drain_us is not None:
             return life.drain_us
-        if version in self._audited:
+        if version in self.audited:
             return min(c.position_us for c in self.changes if c.audit and version in c.old)
         return None
 
@@ -182,7 +182,7 @@ class ControlManager:
             record.loss = 0
         self.changes.append(change)
         if request.ordering == QUERY_ORDER:
-            self._appended.add(number)
+            self.appended.add(number)
         for element in METHOD_OF[request.method].begin(old, new, at_us):
             self._apply(element)
         change.waits_for_result = request.method in GRACEFUL and bool(old)
@@ -240,7 +240,7 @@ class ControlManager:
     def _apply(self, element: Element, by_result: bool = False) -> None:
         life = self.lives[element.version]
         if element.kind == ISTOP and life.alive and any(c.audit and life.version in c.old for c in self.changes):
-            self._audited.add(life.version)
+            self.audited.add(life.version)
         life.apply(element.kind, element.at_us)
         if element.kind == ISTOP and by_result:
             life.stopped_by_result = True
@@ -251,7 +251,7 @@ class ControlManager:
         life = self.lives[version]
         if over_us is None:
             return
-        self._audited.discard(version)
+        self.audited.discard(version)
         if life.state == DRAINING:
             self._apply(Element(DRAINED, version, over_us))
             for change in self.open_changes if self.decides else ():
@@ -295,13 +295,13 @@ class ControlManager:
 
     def settle(self, now_us: int, everything: bool = False) -> list[Emission]:
         """End a round: return what leaves, in order. `everything` when nothing more will come."""
-        self._now_us = max(self._now_us, now_us)
+        self.now_us = max(self.now_us, now_us)
         self._first_results()
         given = {}
         for version, results in sorted(self._given.items()):
             given[version] = [self._let_out(version, r) for r in results]
         self._given = {}
-        emissions = self.merger.merge(given, self._appended, {life.version for life in self.alive}, everything)
+        emissions = self.merger.merge(given, self.appended, {life.version for life in self.alive}, everything)
         for change in self.changes:
             record = change.record
             if record.state in OPEN:
@@ -386,7 +386,7 @@ class ControlManager:
             record = change.record
             record.state = UNFINISHED
             if record.started_us is not None:
-                record.two_versions_us = max(0, self._now_us - record.started_us)
+                record.two_versions_us = max(0, self.now_us - record.started_us)
                 record.two_versions_ms = (time.perf_counter() - change.began) * 1000
         for change in self.changes:
             if change.wants_reference:

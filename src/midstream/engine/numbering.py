@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from midstream.engine.rows import Rows
 from midstream.kernels.arrival import merge_arrivals
 from midstream.model.batch import Arrival
 from midstream.plan.query import Query
@@ -15,15 +14,6 @@ SLICE_ROWS = 1 << 14
 """Rows handed to the operators at a time: enough to amortize calls, few enough to stay in cache."""
 MANY_ALIASES = 8
 """From twice as many streams on slices are larger: there are as many more calls."""
-
-
-@dataclass(frozen=True)
-class AliasRows:
-    """Rows of one alias sorted by (time, offset), not numbered yet."""
-
-    times: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    columns: dict[str, pa.Array]
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class Slice:
         return max(int(a.times[-1]) for a in self.arrivals.values() if len(a))
 
 
-def number_rows(query: Query, rows: dict[str, AliasRows], first: int) -> dict[str, Arrival]:
+def number_rows(query: Query, rows: dict[str, Rows], first: int) -> dict[str, Arrival]:
     """Number rows by time, then stream in declaration order, then offset, then alias in FROM order."""
     aliases = query.aliases
     times = np.concatenate([rows[a].times for a in aliases])

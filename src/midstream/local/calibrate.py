@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from midstream.local.hop_measure import Case, Seen, measure
+from midstream.local.measure import Case, Seen, measure
 from midstream.optimize.hopping.cost import NUMBERS, Constants, operator_name
 
 RATIOS = (0.02, 0.1, 0.2, 0.4, 0.7, 1.0)

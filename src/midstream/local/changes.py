@@ -8,8 +8,8 @@ from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
 from midstream.change.recommend import read_matters
 from midstream.change.record import OPEN
 from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
+from midstream.engine.planning.plans import NOT_TO_HOPPING
 from midstream.lang.sql import parse_any
-from midstream.local.hop_plans import NOT_TO_HOPPING
 from midstream.local.replay import Rehearsal, make_plan
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather

@@ -3,53 +3,43 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import pyarrow as pa
-
-from midstream.change.repository import Repository, check_change, check_control, united
+from midstream.change.record import unreached
+from midstream.change.repository import check_change, check_control
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
+from midstream.engine.host import Left, QueryHost
+from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.planner import Planner
+from midstream.engine.planning.plans import migrated
+from midstream.engine.rows import Rows, one_array
+from midstream.engine.schema import output_schema
+from midstream.engine.sliding import Framework
+from midstream.engine.state import Due
 from midstream.local.arrivals import StreamReader
-from midstream.local.hop_adapt import Adaptation
-from midstream.local.hop_plans import NOT_CHANGED, Adviser, migrated, migrated_live
-from midstream.local.hopping import HopRuntime
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows
-from midstream.local.versions import Request, VersionedRuntime
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import check_framework
 from midstream.plan.plan import Plan
-from midstream.plan.query import DELTA
 
-AnyPlan = Plan
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Told after each micro-batch how many rows have been taken in."""
-
-
-def output_schema(plan: AnyPlan, *later: Plan) -> pa.Schema:
-    """Return the columns of a query's output file; with later versions, those of all of them."""
-    if plan.query.hop_us is not None:
-        names = ("_time", "_version", "_hop", *(("_sign",) if plan.query.emit == DELTA else ()))
-        return pa.schema([*plan.query.schema, *(pa.field(name, pa.int64()) for name in names)])
-    plans = (plan, *later)
-    signed = any(p.query.signed for p in plans)
-    added = ("_time", "_version", "_sign") if signed else ("_time", "_version")
-    columns = united([p.query.schema for p in plans])
-    return pa.schema([*columns, *(pa.field(name, pa.int64()) for name in added)])
 
 
 @dataclass(frozen=True)
 class Loop:
     """A plan, the recorded streams it reads and how wide its micro-batches are."""
 
-    plan: AnyPlan
+    plan: Plan
     streams: Sequence[RecordedStream]
     batch_us: int
     buckets: int
-    schedule: Sequence[Request] = ()
+    schedule: Sequence[Due] = ()
     """What is to happen, in order of event time."""
     framework: str = "tree"
     routing: str = "selectivity"
@@ -81,14 +71,11 @@ class Loop:
                 progress(running.report.rows_in)
         return running.finish()
 
-    def repository(self) -> Repository:
-        """Return all versions of the query, checked."""
-        assert self.plan.query.hop_us is None, "hopping queries have one version"
-        repository = Repository(self.plan)
+    def check_versions(self) -> None:
+        """Refuse changes of the schedule that cannot be honoured."""
         changes = [r for r in self.schedule if isinstance(r, ChangeRequest)]
-        for plan, request in zip(self.versions, changes, strict=True):
-            repository.add(plan, request)
-        return repository
+        for before, plan, request in zip((self.plan, *self.versions), self.versions, changes, strict=False):
+            check_change(before, plan, request)
 
     def start(self, sink: Sink, on_late: Callable[[str, StreamRows], None] | None = None) -> "RunningLoop":
         """Get ready to run, one micro-batch at a time."""
@@ -119,26 +106,15 @@ class RunningLoop:
         self._sink = sink
         self._readers = loop.readers(on_late)
         self._columns = {name: columns_used(name, (loop.plan, *loop.versions)) or set() for name in self._readers}
-        self._read_us = NEVER
-        """Rows before this time have been taken in."""
-        self.runtime = self._runtime()
-        self.report = Report(buckets=self.runtime.buckets_used, partitioning=str(loop.plan.partitioning))
+        loop.check_versions()
+        plans = (loop.plan, *loop.versions)
+        framework = Framework(loop.framework, loop.routing)
+        adaptation = loop.adaptation
+        looks = FOREVER if adaptation is None else adaptation.every
+        self.host = QueryHost(plans, loop.buckets, framework, loop.schedule, looks=looks)
+        self._planner = None if adaptation is None else Planner(loop.plan, self.host.controls, adaptation)
+        self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.finished = False
-
-    def _runtime(self) -> VersionedRuntime | HopRuntime:
-        loop = self._loop
-        if loop.plan.query.hop_us is not None:
-            asked = [r for r in loop.schedule if isinstance(r, MigrationRequest)]
-            adviser = None if loop.adaptation is None else Adviser(loop.adaptation)
-            return HopRuntime(loop.plan, migrated_live, loop.buckets, asked, adviser)
-        return VersionedRuntime(loop.repository(), loop.buckets, loop.schedule, loop.framework, loop.routing)
-
-    @property
-    def versioned(self) -> VersionedRuntime:
-        """Return the runtime of a query that can be changed, or refuse."""
-        if isinstance(self.runtime, HopRuntime):
-            raise PlanError(NOT_CHANGED)
-        return self.runtime
 
     @property
     def next_us(self) -> int:
@@ -151,51 +127,57 @@ class RunningLoop:
         while (earliest := self.next_us) < before_us:
             end = min((earliest // width + 1) * width, before_us)
             rows = {name: reader.until(end) for name, reader in self._readers.items()}
-            self._read_us = end
             batch = self._batch(rows, end)
             if batch is not None:
                 self._add(batch)
                 return True
         if before_us < FOREVER:
-            self._read_us = max(self._read_us, before_us)
+            self.host.read_us = max(self.host.read_us, before_us)
         return False
 
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
-        check_migration(self.runtime.plan, request)
-        self._ask(request)
+        check_migration(self.host.plan, request)
+        self._emit(self.host.migrate_now(request, request.identity, self._now_us(False)))
 
     def change(self, request: ChangeRequest, plan: Plan) -> None:
         """Change the query before the next row, or refuse to."""
-        repository = self.versioned.repository
-        running = self.runtime.version
-        check_change(repository[running].plan, plan, request)
+        host = self.host
+        check_change(host.plan_of(host.merger.version), plan, request)
         self._cover(plan)
         if isinstance(self._sink, TableSink | FileSink):
-            self._sink.widen(output_schema(*(v.plan for v in repository.versions), plan))
-        repository.add(plan, request, running)
-        self._ask(request)
+            self._sink.widen(output_schema(*host.plans, plan))
+        at_us = self._now_us(True)
+        host.change(request, plan, at_us)
+        self._emit(host.advance(at_us))
 
     def control(self, request: ControlRequest) -> None:
         """Let a control element take effect before the next row, or refuse to."""
-        runtime = self.versioned
-        check_control(request, [runtime.repository[life.version].plan for life in runtime.control.alive])
+        host = self.host
+        check_control(request, [host.plan_of(life.version) for life in host.control.alive])
         if request.element == ABORT:
-            runtime.control.abortable()
-        self._ask(request)
+            host.control.abortable()
+        at_us = self._now_us(True)
+        host.give_control(request.control, at_us)
+        self._emit(host.advance(at_us))
 
-    def _ask(self, request: Request) -> None:
-        # Where the run was advanced to; else before the next row, or at the end of the streams behind the last one.
-        now_us = self.next_us if self.next_us != FOREVER else self._read_us
-        if not isinstance(request, MigrationRequest) and self._read_us != NEVER:
-            now_us = min(now_us, self._read_us)
-        if isinstance(self.runtime, HopRuntime):
-            assert isinstance(request, MigrationRequest), "hopping queries are migrated only"
-            self.runtime.ask(request, now_us)
-            return
-        for rows in self.runtime.ask(request, now_us):
-            self._sink.write(rows)
-            self.report.rows_out += rows.num_rows
+    def _now_us(self, advanced: bool) -> int:
+        """Return the position of what is asked for now: before the next row; after the last one at their end.
+
+        `advanced`: where the run was advanced to, when that is earlier.
+        """
+        read_us = self.host.read_us
+        now_us = self.next_us if self.next_us != FOREVER else read_us
+        return min(now_us, read_us) if advanced and read_us != NEVER else now_us
+
+    def _emit(self, left: Left) -> int:
+        """Write what leaves; return how many rows that are."""
+        count = 0
+        for departure in left.departures:
+            count += departure.rows.num_rows
+            self._sink.write(departure.rows)
+        self.report.rows_out += count
+        return count
 
     def _cover(self, plan: Plan) -> None:
         """Read from here on what another version needs, too."""
@@ -207,61 +189,69 @@ class RunningLoop:
             before = self._readers.get(name)
             self._columns[name] = used | self._columns.get(name, set())
             reader = StreamReader(stream, [c for c in stream.schema.columns.names if c in self._columns[name]])
-            reader.until(self._read_us)
+            reader.until(self.host.read_us)
             reader.late = before.late if before is not None else 0
             self._readers[name] = reader
 
     def finish(self) -> Report:
-        """End the run: give out what is held back, and complete the report."""
+        """End the run: emit what is held back, and complete the report."""
         report = self.report
         if not self.finished:
             self.finished = True
-            for rows in self.runtime.finish():
-                report.rows_out += rows.num_rows
-                self._sink.write(rows)
+            self._emit(self.host.finish())
             report.late_by_stream = {name: reader.late for name, reader in self._readers.items()}
             report.late = sum(report.late_by_stream.values())
             report.wall_s = time.perf_counter() - self._started
-            report.migrations = [record.to_dict() for record in self.runtime.records()]
-            report.changes = [record.to_dict() for record in self.runtime.changes()]
+            self.host.not_reached()
+            report.migrations = self.migrations()
+            report.changes = self.changes()
         return report
+
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return what became of each migration."""
+        return self.host.current_records()
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return what became of each change."""
+        begun = self.host.control.records()
+        rest = [r for r in self._loop.schedule if isinstance(r, ChangeRequest)][len(begun) :]
+        return [r.to_dict() for r in (*begun, *unreached(rest, len(begun) + 2))]
 
     def _add(self, batch: BatchReport) -> None:
         self.report.batches.append(batch)
         self.report.rows_in += batch.rows_in
-        self.report.rows_out += batch.rows_out
 
     def _batch(self, rows: dict[str, StreamRows], end: int) -> BatchReport | None:
-        runtime = self.runtime
+        host = self.host
         if not any(len(r.times) for r in rows.values()):
+            host.read_us = end
             return None
-        before = runtime.streams()
         started = time.perf_counter()
-        tested, hops, flips = runtime.predicate_evaluations, runtime.hops, runtime.flips
-        runtime.batch_watch.begin(end)
-        phase = runtime.phase
-        rows_out = 0
-        for out in runtime.on_rows(rows):
-            rows_out += out.num_rows
-            self._sink.write(out)
-            phase = runtime.phase if phase == "steady" else phase
-        runtime.work()
-        read = before | runtime.streams()
-        rows_in = sum(len(r.times) for name, r in rows.items() if name in read)
-        size = runtime.size()
+        before = host.streams()
+        host.merger.watch.begin(end)
+        given = {
+            n: Rows(r.times, r.offsets, {c: one_array(r.rows.column(c)) for c in r.rows.column_names})
+            for n, r in rows.items()
+        }
+        left = host.on_rows(given, end)
+        rows_out = self._emit(left)
+        if self._planner is not None:
+            self._planner.on_batch(left.reports)
+        read = before | host.streams()
+        summary = left.summary
         return BatchReport(
             end=end,
-            rows_in=rows_in,
+            rows_in=sum(len(r.times) for name, r in rows.items() if name in read),
             rows_out=rows_out,
-            predicate_evaluations=runtime.predicate_evaluations - tested,
-            state_tuples=size.tuples,
-            state_bytes=size.nbytes,
+            predicate_evaluations=summary.predicate_evaluations,
+            state_tuples=summary.state_tuples,
+            state_bytes=summary.state_bytes,
             wall_ms=(time.perf_counter() - started) * 1000,
-            plan=str(runtime.plan),
-            phase=phase,
-            output_delay_us=runtime.batch_watch.delay_us,
-            hops=runtime.hops - hops,
-            flips=runtime.flips - flips,
+            plan=summary.plan,
+            phase=summary.phase,
+            output_delay_us=host.merger.watch.delay_us,
+            hops=summary.hops,
+            flips=summary.flips,
         )
 
 
@@ -269,7 +259,7 @@ def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callab
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 
-def check_migration(running: AnyPlan, request: MigrationRequest) -> None:
+def check_migration(running: Plan, request: MigrationRequest) -> None:
     """Refuse a migration that the running plan cannot make."""
     if running.query.hop_us is not None:
         migrated(running, request)
@@ -277,7 +267,7 @@ def check_migration(running: AnyPlan, request: MigrationRequest) -> None:
         request.checked(running)
 
 
-def columns_used(stream: str, plans: Sequence[AnyPlan]) -> set[str] | None:
+def columns_used(stream: str, plans: Sequence[Plan]) -> set[str] | None:
     """Return the columns of a stream that any of some plans reads; None when none of them reads the stream."""
     sources = [(p.query, s.alias) for p in plans for s in p.query.sources if s.stream.name == stream]
     return {c for query, alias in sources for c in query.columns_of(alias)} if sources else None

@@ -9,18 +9,19 @@ import pyarrow as pa
 
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
+from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
+from midstream.engine.planning.plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
+from midstream.engine.schema import output_schema
 from midstream.lang.sql import parse_any
 from midstream.local.aggregates import load_aggregates
-from midstream.local.hop_adapt import adaptation_of, parse_adaptation
-from midstream.local.hop_plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
-from midstream.local.hop_statistics import look_at_streams
 from midstream.local.late import LateFile
-from midstream.local.loop import Loop, Progress, output_schema
+from midstream.local.loop import Loop, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows, open_recorded
 from midstream.local.statistics import gather_if_recorded
+from midstream.local.stream_statistics import look_at_streams
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework

@@ -51,6 +51,16 @@ class Lineage:
         return Lineage(self.oldest_us[keep], self.prints[keep])
 
 
+def mixed(offsets: npt.NDArray[np.int64], position: int) -> npt.NDArray[np.uint64]:
+    """Return a fingerprint of rows of a stream, such that sums of them tell sets of rows apart."""
+    x = offsets.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+        (position + 1) * 0xD1B54A32D192ED03 % 2**64
+    )
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)), np.uint64)
+
+
 TRIGGER = 4
 """The first columns of `order`: what made a result leave."""
 

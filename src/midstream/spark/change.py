@@ -8,18 +8,17 @@ from midstream.change.record import ABORTED, SUPERSEDED
 from midstream.change.repository import check_change, columns_of, united
 from midstream.change.request import DRAIN, ChangeRequest
 from midstream.change.schema import schema_change
-from midstream.lang.sql import parse_query
-from midstream.local.replay import make_plan
+from midstream.engine.controls import CHANGE
+from midstream.lang.sql import parse_any
+from midstream.local.replay import plan_any
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control import CHANGE
 from midstream.spark.repository import (
     Catalog,
+    StoredVersions,
     add_version,
-    load_version,
     numbers,
-    packed_versions,
     read_catalog,
 )
 
@@ -51,8 +50,8 @@ class PreparedChange:
 
     def send(self) -> str:
         """Put the version into the repository and send the control row; return its id."""
-        stored = add_version(self.checkpoint.versions, self.request.sql, self.plan)
-        return self.checkpoint.controls.send(CHANGE, change=self.request.to_dict(), version=stored.number)
+        number = add_version(self.checkpoint.versions, self.request.sql, self.plan)
+        return self.checkpoint.controls.send(CHANGE, change=self.request.to_dict(), version=number)
 
 
 def ask_for_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> str:
@@ -67,9 +66,8 @@ def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedCh
         catalog = read_catalog(checkpoint.versions)
     except FileNotFoundError:
         raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
-    catalog.changeable()
-    query = parse_query(sql, catalog.streams, catalog.aggregates)
-    return _prepare(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
+    query = parse_any(sql, catalog.streams, catalog.aggregates)
+    return _prepare(checkpoint, catalog, plan_any(query, request.plan, request.join), request)
 
 
 def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:
@@ -78,14 +76,15 @@ def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:
 
 
 def _prepare(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:
-    first = catalog.changeable()
+    first = catalog.first
     catalog.check(plan)
     folder, gone = checkpoint.versions, _given_up(checkpoint)
     number = max((n for n in numbers(folder) if n not in gone), default=1)
-    running = first if number == 1 else load_version(folder, number).plan
+    versions = StoredVersions(str(folder), first, catalog.aggregates)
+    running = versions.plan_of(number)
     check_change(running, plan, request)
     # Results of versions that run together can leave in one table.
-    together = [p for n, p in packed_versions(folder, first) if n not in gone]
+    together = [p for n, p in versions.wanted() if n not in gone]
     united([columns_of(p) for p in (*together, plan)])
     return PreparedChange(checkpoint, running, plan, request)
 

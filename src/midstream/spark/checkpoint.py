@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.local.late import agreeing
-from midstream.local.loop import AnyPlan
 from midstream.model.errors import MidstreamError
-from midstream.spark.control import ControlLog
-from midstream.spark.repository import load_version, numbers
+from midstream.plan.plan import Plan
+from midstream.spark.control_log import ControlLog
+from midstream.spark.repository import query_text, query_texts
 
 
 class Checkpoint:
@@ -60,14 +60,14 @@ class Checkpoint:
         return self.folder / "versions"
 
     @property
-    def meetings(self) -> Path:
+    def mergers(self) -> Path:
         """Return the folder in which the driver keeps how far a change has come."""
-        return self.folder / "versions" / "meetings"
+        return self.folder / "versions" / "mergers"
 
-    def identify(self, name: str, plan: AnyPlan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
+    def identify(self, name: str, plan: Plan, buckets: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """Write down who the query is, or check that it is still the same one."""
-        join = plan.method if plan.query.hop_us is None else "auto"
-        asked = {"name": name, "query": _text(plan), "plan": str(plan), "join": join, "buckets": buckets}
+        text = query_text(plan)
+        asked = {"name": name, "query": text, "plan": str(plan), "join": plan.method, "buckets": buckets}
         file = self.folder / "midstream.json"
         if file.is_file():
             known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -76,8 +76,7 @@ class Checkpoint:
                     f"checkpoint {self.folder} was written with {known['buckets']} buckets and cannot go on with "
                     f"{buckets}; start with buckets = {known['buckets']} or with a new checkpoint"
                 )
-            later = [str(load_version(self.versions, n).plan.query) for n in numbers(self.versions)]
-            if asked["query"] not in (known["query"], *later):
+            if asked["query"] not in (known["query"], *query_texts(self.versions)):
                 raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
             return known
         try:
@@ -94,12 +93,12 @@ class Checkpoint:
         return known
 
     def hold(self) -> None:
-        """Keep other runs of this query away until `let_go`, or until this process is gone."""
+        """Keep other runs of this query away until `release`, or until this process is gone."""
         self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self.let_go()
+            self.release()
             pid = self.read_status().get("pid", "unknown")
             raise MidstreamError(
                 f"checkpoint {self.folder} is in use: its query is running already, in process {pid}"
@@ -109,7 +108,7 @@ class Checkpoint:
         """Refuse when the query is running already."""
         if (self.folder / "lock").exists():
             self.hold()
-            self.let_go()
+            self.release()
 
     def clear_broken_start(self) -> None:
         """Remove what a driver left that was killed while it wrote its first offsets: Spark begins in empty folders."""
@@ -118,7 +117,7 @@ class Checkpoint:
             for file in [*offsets.glob(".*.tmp"), *offsets.glob(".*.crc")]:
                 file.unlink()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let another run of this query begin."""
         if self._lock is not None:
             os.close(self._lock)
@@ -165,11 +164,6 @@ class Checkpoint:
         pending = self.folder / f".{name}.{os.getpid()}.pending"
         pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         os.replace(pending, self.folder / name)
-
-
-def _text(plan: AnyPlan) -> str:
-    """Return what a query is known by; a hopping one by its SQL, however it is laid out."""
-    return str(plan.query) if plan.query.hop_us is None else " ".join(str(plan.query).split())
 
 
 def _alive(pid: int) -> bool:

@@ -1,6 +1,6 @@
 """The graph: streaming DataFrames to one DataFrame of output lines, with every bucket on its own partition."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -8,11 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from midstream.local.loop import AnyPlan
+from midstream.engine.bucket import BucketSpec
 from midstream.model.stream import StreamSchema
-from midstream.spark.blobs import from_blob
-from midstream.spark.bucket import BucketSpec
-from midstream.spark.hop_bucket import HopBucketSpec
+from midstream.plan.plan import Plan
 from midstream.spark.pack import CONTROL, PACKED, Packer
 from midstream.spark.processor import OUTPUT, BucketProcessor
 
@@ -43,16 +41,26 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone=zone)
 
 
+class _Same:
+    """The spec of a query whose buckets all share it."""
+
+    def __init__(self, spec: BucketSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, label: int) -> BucketSpec:
+        return self._spec
+
+
 def output_lines(
-    plan: AnyPlan,
+    versions: Callable[[], Sequence[tuple[int, Plan]]],
     frames: Mapping[str, DataFrame],
-    spec: BucketSpec | HopBucketSpec,
-    labels: tuple[int, ...],
+    spec: BucketSpec,
+    mapped_folder: str,
     controls: DataFrame | None,
     streams: Mapping[str, StreamSchema],
     positions: Mapping[str, int],
 ) -> DataFrame:
-    """Return the lines all buckets give out: results, events, late rows."""
+    """Return the lines all buckets emit: results, reports, late rows."""
     packed = []
     for name, stream in streams.items():
         frame = frames[name]
@@ -60,25 +68,25 @@ def output_lines(
             # A later version may read any column a query can use.
             wanted = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
             frame = frame.select(*[F.col(f"`{c}`") for c in wanted])
-        later = (spec.versions, spec.repository) if isinstance(spec, BucketSpec) else ((), None)
-        packer = Packer(plan, name, positions[name], stream.time, labels, spec.recorded, *later)
+        packer = Packer(versions, name, positions[name], stream.time, spec.labels, spec.recorded)
         packed.append(frame.mapInArrow(packer, PACKED))
     if controls is not None:
-        every = F.explode(F.array(*[F.lit(label).cast("int") for label in labels]))
-        packed.append(
-            controls.select(
-                every.alias("bucket"),
-                F.lit(CONTROL).cast("int").alias("alias"),
-                F.lit(0).cast("int").alias("part"),
-                F.lit(0).cast("long").alias("high"),
-                F.col("value").cast("binary").alias("blob"),
-            )
-        )
+        packed.append(control_lines(controls, spec.labels))
     together = reduce(DataFrame.unionByName, packed)
-    return together.groupBy("bucket").transformWithState(BucketProcessor(spec), OUTPUT, "Append", "None")
+    processor = BucketProcessor(_Same(spec), mapped_folder)
+    return together.groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
 
 
-def unpack(blobs: list[bytes], schema: pa.Schema) -> pa.Table:
-    """Read result blobs as one table with the given columns and, where there are any, order columns."""
-    tables = [from_blob(blob) for blob in blobs]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+def control_lines(controls: DataFrame, labels: Sequence[int]) -> DataFrame:
+    """Return control rows as packed lines, for every bucket."""
+    every = F.explode(F.array(*[F.lit(label).cast("int") for label in labels]))
+    nought = F.lit(0).cast("int")
+    return controls.select(
+        every.alias("bucket"),
+        F.lit(CONTROL).cast("int").alias("kind"),
+        nought.alias("version"),
+        nought.alias("alias"),
+        nought.alias("part"),
+        F.lit(0).cast("long").alias("high"),
+        F.col("value").cast("binary").alias("blob"),
+    )

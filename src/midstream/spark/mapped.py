@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midstream.operators.snapshot import put_together, take_apart
+
 Array = npt.NDArray[Any]
 
 
@@ -115,6 +117,40 @@ class MappedState:
         for path in self._folder.glob("array-*"):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+class MappedMemory:
+    """The operators of one bucket in shared memory, version by version, for the length of one micro-batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self._states: dict[int, MappedState] = {}
+
+    def __enter__(self) -> "MappedMemory":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def _state(self, version: int) -> MappedState:
+        if version not in self._states:
+            self._states[version] = self._stack.enter_context(MappedState(self._folder / str(version)))
+        return self._states[version]
+
+    def take(self, version: int, token: str) -> Any | None:
+        """Return the operators stamped with a token, working on the mapped arrays; None when there are none."""
+        taken = self._state(version).take(token)
+        return None if taken is None else put_together(*taken)
+
+    def publish(self, version: int, token: str, exported: Any) -> bool:
+        """Stamp operators with a token; return whether there was room for their arrays."""
+        return self._state(version).publish(token, *take_apart(exported))
+
+    def forget(self, version: int) -> None:
+        """Remove what is mapped of a version."""
+        shutil.rmtree(self._folder / str(version), ignore_errors=True)
+        self._states.pop(version, None)
 
 
 def forget_query(folder: Path) -> None:

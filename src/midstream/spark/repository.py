@@ -1,28 +1,26 @@
 """The repository of a live query: its later versions, one file each, planned and checked before a change is asked for.
 
-Whoever packs or runs rows reads them from here, so a version is there before the control row that names it.
+Whoever packs or runs rows reads them from here, so a version is there before the control row that names it. Functions
+are not written: an aggregate of the user is known by its name, and whoever starts the query brings it.
 """
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from midstream.local.hop_plans import NOT_CHANGED
-from midstream.local.loop import AnyPlan
-from midstream.model.errors import MidstreamError, PlanError
+from midstream.engine.state import check_format
+from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
+from midstream.plan.json import read_plan, read_schema, read_type, write_plan, write_schema, write_type
 from midstream.plan.plan import Plan
 
-
-def _pickler() -> Any:
-    """Return what writes functions of the user, too; lambdas included."""
-    import cloudpickle
-
-    return cloudpickle
+FORMAT = 1
+"""The form in which versions and the catalog are written."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,8 @@ class Catalog:
     streams: tuple[StreamSchema, ...]
     read: tuple[str, ...]
     aggregates: Mapping[str, UserAggregate]
-    first: AnyPlan
+    first: Plan
     """The plan of version 1."""
-
-    def changeable(self) -> Plan:
-        """Return the plan of version 1 of a query that can be changed, or refuse."""
-        if self.first.query.hop_us is not None:
-            raise PlanError(NOT_CHANGED)
-        return self.first
 
     def check(self, plan: Plan) -> None:
         """Refuse a query that reads a stream this run does not read."""
@@ -63,31 +55,53 @@ class Catalog:
 def write_catalog(folder: Path, catalog: Catalog) -> None:
     """Write down what later versions may read."""
     folder.mkdir(parents=True, exist_ok=True)
+    plain = {
+        "format": FORMAT,
+        "streams": [[s.name, s.time, write_schema(s.columns)] for s in catalog.streams],
+        "read": list(catalog.read),
+        "aggregates": {name: write_type(a.type) for name, a in catalog.aggregates.items()},
+        "first": write_plan(catalog.first),
+    }
     pending = folder / f".catalog.{os.getpid()}.pending"
-    pending.write_bytes(_pickler().dumps(catalog))
-    os.replace(pending, folder / "catalog")
+    pending.write_text(json.dumps(plain), encoding="utf-8")
+    os.replace(pending, folder / "catalog.json")
 
 
-def read_catalog(folder: Path) -> Catalog:
-    """Return what later versions may read."""
-    found: Catalog = _pickler().loads((folder / "catalog").read_bytes())
-    return found
+def read_catalog(folder: Path, aggregates: Mapping[str, UserAggregate] | None = None) -> Catalog:
+    """Return what later versions may read; without the user's `aggregates` queries can be planned, not run."""
+    plain = json.loads((folder / "catalog.json").read_text(encoding="utf-8"))
+    check_format(f"checkpoint {folder.parent}", plain.get("format"), FORMAT)
+    streams = tuple(StreamSchema(name, read_schema(columns), time) for name, time, columns in plain["streams"])
+    known = {n: UserAggregate(n, Absent(n), read_type(t)) for n, t in plain["aggregates"].items()}
+    known |= aggregates or {}
+    return Catalog(streams, tuple(plain["read"]), known, read_plan(plain["first"], known))
 
 
-def add_version(folder: Path, sql: str, plan: Plan) -> StoredVersion:
-    """Add a version; return it with its number."""
+@dataclass(frozen=True)
+class Absent:
+    """The function of an aggregate that this process was not given."""
+
+    name: str
+
+    def __call__(self, values: Any) -> Any:
+        """Refuse to compute."""
+        raise MidstreamError(f"aggregate '{self.name}' was not declared when the query was started")
+
+
+def add_version(folder: Path, sql: str, plan: Plan) -> int:
+    """Add a version; return its number."""
     folder.mkdir(parents=True, exist_ok=True)
     number = max((v for v in numbers(folder)), default=1) + 1
-    stored = StoredVersion(number, sql, plan)
     pending = folder / f".{number:04d}.{os.getpid()}.pending"
-    pending.write_bytes(_pickler().dumps(stored))
+    plain = {"format": FORMAT, "number": number, "sql": sql, "query": query_text(plan), "plan": write_plan(plan)}
+    pending.write_text(json.dumps(plain), encoding="utf-8")
     try:
         os.link(pending, folder / f"{number:04d}.version")  # fails when another one was faster
     except FileExistsError:
         raise MidstreamError("another change was asked for at the same moment; ask again") from None
     finally:
         pending.unlink()
-    return stored
+    return number
 
 
 def numbers(folder: Path) -> list[int]:
@@ -95,15 +109,27 @@ def numbers(folder: Path) -> list[int]:
     return sorted(int(f.stem) for f in folder.glob("*.version"))
 
 
-def load_version(folder: Path, number: int) -> StoredVersion:
+def load_version(folder: Path, number: int, aggregates: Mapping[str, UserAggregate]) -> StoredVersion:
     """Return a version."""
-    return _load(str(folder / f"{number:04d}.version"))
+    plain = _read(str(folder / f"{number:04d}.version"))
+    return StoredVersion(plain["number"], plain["sql"], read_plan(plain["plan"], aggregates))
 
 
 @cache
-def _load(path: str) -> StoredVersion:
-    found: StoredVersion = _pickler().loads(Path(path).read_bytes())
-    return found
+def _read(path: str) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    check_format(f"version {path}", plain.get("format"), FORMAT)
+    return plain
+
+
+def query_text(plan: Plan) -> str:
+    """Return what a query is known by: its text, however it is laid out."""
+    return " ".join(str(plan.query).split())
+
+
+def query_texts(folder: Path) -> list[str]:
+    """Return what the queries of later versions are known by."""
+    return [_read(str(folder / f"{number:04d}.version"))["query"] for number in numbers(folder)]
 
 
 def retire(folder: Path, number: int) -> None:
@@ -112,10 +138,25 @@ def retire(folder: Path, number: int) -> None:
     (folder / f"{number:04d}.over").touch()
 
 
-def packed_versions(folder: Path | None, first: Plan) -> list[tuple[int, Plan]]:
-    """Return the versions whose rows are wanted."""
-    if folder is None or not folder.is_dir():
-        return [(1, first)]
-    over = {int(f.stem) for f in folder.glob("*.over")}
-    later = [(n, load_version(folder, n).plan) for n in numbers(folder)]
-    return [(n, plan) for n, plan in [(1, first), *later] if n not in over]
+@dataclass(frozen=True)
+class StoredVersions:
+    """The versions of a live query: the first, and those in its repository."""
+
+    folder: str
+    first: Plan
+    aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+    _plans: dict[int, Plan] = field(default_factory=dict, compare=False)
+
+    def plan_of(self, number: int) -> Plan:
+        """Return the plan a version was started with."""
+        if number == 1:
+            return self.first
+        if number not in self._plans:
+            self._plans[number] = load_version(Path(self.folder), number, self.aggregates).plan
+        return self._plans[number]
+
+    def wanted(self) -> list[tuple[int, Plan]]:
+        """Return the versions whose rows are wanted."""
+        folder = Path(self.folder)
+        over = {int(f.stem) for f in folder.glob("*.over")}
+        return [(n, self.plan_of(n)) for n in (1, *numbers(folder)) if n not in over]

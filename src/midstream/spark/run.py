@@ -15,39 +15,37 @@ from pyspark.sql.streaming import StreamingQuery
 from midstream.change.record import OPEN
 from midstream.change.request import DRAIN as drain_method
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.local.hop_adapt import adaptation_of
-from midstream.local.hop_explain import explain_any
-from midstream.local.hop_plans import NOT_TO_HOPPING
-from midstream.local.loop import MOST_BUCKETS, AnyPlan, check_migration
+from midstream.engine.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.engine.planning.adapt import adaptation_of
+from midstream.engine.records import Records
+from midstream.engine.reports import BatchSummary, total
+from midstream.engine.schema import output_schema
+from midstream.local.explain import explain_any
+from midstream.local.loop import MOST_BUCKETS
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError, PlanError
+from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
-from midstream.spark.blobs import from_blob
-from midstream.spark.bucket import LATE
+from midstream.plan.plan import Plan
 from midstream.spark.change import ask_for_change
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP, sent_ns
-from midstream.spark.events import BatchEvent, total
+from midstream.spark.control_log import sent_ns
 from midstream.spark.failure import sentence_of
 from midstream.spark.graph import labels_of, output_lines
-from midstream.spark.hop_planner import HopPlanner
-from midstream.spark.hop_sinks import KeptTable, hop_sink_of
-from midstream.spark.live_hops import LiveHops
-from midstream.spark.live_versions import LiveVersions, open_catalog
+from midstream.spark.kept_table import KeptTable
+from midstream.spark.live import LiveQuery, open_catalog
 from midstream.spark.mapped import forget_query
-from midstream.spark.outlet import Outlet
 from midstream.spark.rates import Rates
-from midstream.spark.records import Records
 from midstream.spark.repository import read_catalog
 from midstream.spark.settings import shared_memory, with_settings
 from midstream.spark.sinks import sink_of
+from midstream.spark.writer import ResultWriter
 
 ENDING = (STOP, DRAIN)
-TOLD = {CHANGE: "change asked"}
+EVENTS = {CHANGE: "change asked"}
 """What reading a control row is called in the events, where that is not what it asks for."""
-Planner = Callable[[Any, str | None, str], AnyPlan]
+Planner = Callable[[Any, str | None, str], Plan]
 
 
 class SparkRun:
@@ -57,7 +55,7 @@ class SparkRun:
         self,
         spark: SparkSession,
         name: str,
-        plan: AnyPlan,
+        plan: Plan,
         frames: Mapping[str, DataFrame],
         lateness_us: Mapping[str, int],
         sink: Any,
@@ -82,21 +80,30 @@ class SparkRun:
         self._checkpoint = Checkpoint(Path(checkpoint))
         known = self._checkpoint.versions
         # A restart may name a later version; the number of buckets is that of the first one.
-        first = read_catalog(known).first if (known / "catalog").is_file() else plan
+        first = read_catalog(known, aggregates).first if (known / "catalog.json").is_file() else plan
         self.buckets = 1 if first.partitioning.one_bucket else asked
         self._spark = spark
-        given = hop_sink_of(sink, first.query.emit, spark) if first.query.hop_us is not None else sink_of(sink)
+        given = sink_of(sink, output_schema(first), spark)
         who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
         self._labels = tuple(who["labels"])
         self._mapped = shared_memory() / who["id"]
         self._catalog = open_catalog(known, self._schemas, first, streams, aggregates or {})
         self.plan = first
-        self._live = self._follow(first, given, ordered, who["id"])
+        if isinstance(given, KeptTable):
+            given.begin(who["id"])
+        self._live = LiveQuery(
+            self._checkpoint,
+            self._labels,
+            first,
+            ResultWriter(given, ordered),
+            self._adaptation,
+            self._catalog.aggregates,
+        )
         self._trigger = trigger or {}
         self._rates = Rates()
         self._records = Records()
-        self._now = self._told_before()
-        """What the last micro-batch told."""
+        self._now = self._reported_before()
+        """What the last micro-batch reported."""
         self._last_output = time.time()
         self._gap_s: dict[str, float] = {}
         """The longest time without output of each migration under way."""
@@ -108,94 +115,87 @@ class SparkRun:
             self._started_ns = time.time_ns()
             self._query = self._start(frames, lateness_us)
         except BaseException:
-            self._checkpoint.let_go()
+            self._checkpoint.release()
             raise
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
         self._watch.start()
 
-    def _follow(self, first: AnyPlan, sink: Any, ordered: bool, identity: str) -> LiveVersions | LiveHops:
-        """Return what follows the query, of its kind."""
-        if first.query.hop_us is None:
-            return LiveVersions(self._checkpoint, self._labels, first, Outlet(self._spark, sink, ordered))
-        if isinstance(sink, KeptTable):
-            sink.begin(identity)
-        planner = HopPlanner(first, self._checkpoint.controls, self._adaptation)
-        return LiveHops(first, self._labels, sink, planner)
-
-    def _told_before(self) -> BatchEvent:
+    def _reported_before(self) -> BatchSummary:
         """Return what is known of the plan before the first micro-batch of this run."""
+        last = self._checkpoint.read_status().get("last_batch") or {}
         plan = self._live.plan()
-        if plan.query.hop_us is None:
-            return BatchEvent(plan=str(plan), join=plan.method)
-        told = BatchEvent(runs=(self._checkpoint.read_status().get("last_batch") or {}).get("runs", ""))
-        told.plan = str(self._live.running(told))
-        return told
+        summary = BatchSummary(
+            row=last.get("row", "") if plan.query.hop_us is not None else "", join=getattr(plan, "method", "auto")
+        )
+        summary.plan = str(self._live.running(summary) if plan.query.hop_us is not None else plan)
+        return summary
 
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
-        told = self._checkpoint.read_status()
-        last = told.get("last_batch") or {}
-        return {k: int(told.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
+        status = self._checkpoint.read_status()
+        last = status.get("last_batch") or {}
+        return {k: int(status.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
 
     def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
         positions = {s.name: k for k, s in enumerate(self._schemas) if s.name in self._catalog.read}
         lateness = {position: lateness_us.get(name, 0) for name, position in positions.items()}
-        spec = self._live.spec(lateness, str(self._mapped))
+        spec = self._live.spec(lateness)
         schemas = {s.name: s for s in self._schemas if s.name in positions}
         controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
         with with_settings(self._spark, self.buckets):
-            lines = output_lines(self.plan, frames, spec, self._labels, controls, schemas, positions)
+            versions = self._live.versions.wanted
+            lines = output_lines(versions, frames, spec, str(self._mapped), controls, schemas, positions)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
             query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
-        self._tell("started", {"plan": str(self.plan), "buckets": self.buckets})
+        self._add_event("started", {"plan": str(self.plan), "buckets": self.buckets})
         self._write_status("running", None)
         return query
 
     def _on_batch(self, lines: DataFrame, number: int) -> None:
-        """Give one micro-batch's results to the sink, and note how it went."""
+        """Hand one micro-batch's results to the sink, and note how it went."""
         started = time.perf_counter()
-        others, events, news = self._live.on_batch(lines, number)
-        told = total(events)
-        late = [from_blob(bytes(r.blob)) for r in others if r.kind == LATE]
+        outputs, news = self._live.on_batch(lines, number)
+        summary = total([output.report for output in outputs])
+        late = [table for output in outputs for table in output.late]
         if late:
             self._checkpoint.write_late(number, late)
         now = time.time()
         if number > self._counted:
             self._counted = number
             for key in self._totals:
-                self._totals[key] += getattr(told, key)
-            self._rates.add(now, told.rows_in, told.rows_out, time.perf_counter() - started)
-        self._now = told if events else self._now
-        batch = {"batch": number, "at": now, **asdict(told), "wall_ms": (time.perf_counter() - started) * 1000}
-        if told.rebuilt:
-            self._tell("rebuilt", {"batch": number, "buckets": told.rebuilt})
-        if told.unshared:
-            self._tell("shared memory is full", {"batch": number, "buckets": told.unshared})
-        self._note_migrations(told, number, now)
+                self._totals[key] += getattr(summary, key)
+            self._rates.add(now, summary.rows_in, summary.rows_out, time.perf_counter() - started)
+        self._now = summary if outputs else self._now
+        batch = {"batch": number, "at": now, **asdict(summary), "wall_ms": (time.perf_counter() - started) * 1000}
+        if summary.rebuilt:
+            self._add_event("rebuilt", {"batch": number, "buckets": summary.rebuilt})
+        if summary.unshared:
+            self._add_event("shared memory is full", {"batch": number, "buckets": summary.unshared})
+        self._note_migrations(summary, number, now)
         for what, more in news:
-            self._tell(what, more)
-        for control in told.controls:
-            self._tell(
-                TOLD.get(control["do"], control["do"]),
-                {"id": control["id"], "batch": number, "position_us": told.released_us},
+            self._add_event(what, more)
+        for control in summary.controls:
+            self._add_event(
+                EVENTS.get(control["do"], control["do"]),
+                {"id": control["id"], "batch": number, "position_us": summary.released_us},
             )
             if control["do"] == SNAPSHOT:
-                self._tell("statistics", batch)
+                self._add_event("statistics", batch)
             if control["do"] in ENDING and self._is_for_this_run(control["id"]):
                 self._end_after = number
         self._write_status("running", batch)
 
-    def _note_migrations(self, told: BatchEvent, number: int, now: float) -> None:
+    def _note_migrations(self, summary: BatchSummary, number: int, now: float) -> None:
         """Write into the events what became of migrations, and how long nothing came out meanwhile."""
-        for record in told.migrations:
+        for record in summary.migrations:
             name = record["identity"]
             self._gap_s[name] = max(self._gap_s.get(name, 0.0), now - self._last_output)
             record["longest_gap_s"] = round(self._gap_s[name], 3)
-        if told.rows_out:
+        if summary.rows_out:
             self._last_output = now
-        for record in self._records.see(told.migrations):
-            self._tell("migration", {"batch": number, **record})
+        for record in self._records.see(summary.migrations):
+            self._add_event("migration", {"batch": number, **record})
 
     def _is_for_this_run(self, control: str) -> bool:
         """Tell whether a control row was sent since the start: a stop ends the run it was sent to, not the next one."""
@@ -221,15 +221,15 @@ class SparkRun:
         failure = self._query.exception()
         if failure is not None:
             why = sentence_of(str(failure))
-            self._tell("failed", {"error": why})
+            self._add_event("failed", {"error": why})
             self._write_status("failed", None, why)
         else:
-            self._tell("stopped", {})
+            self._add_event("stopped", {})
             self._write_status("stopped", None)
             forget_query(self._mapped)
-        self._checkpoint.let_go()
+        self._checkpoint.release()
 
-    def _tell(self, what: str, more: dict[str, Any]) -> None:
+    def _add_event(self, what: str, more: dict[str, Any]) -> None:
         self._checkpoint.add_event({"event": what, **more})
 
     def _write_status(self, state: str, batch: dict[str, Any] | None, error: str | None = None) -> None:
@@ -238,8 +238,8 @@ class SparkRun:
             "name": self.name, "state": state, "pid": os.getpid(), "host": socket.gethostname(),
             "plan": self._now.plan, "phase": self._now.phase, "migrations": self._records.under_way(),
             "version": self._live.newest, "changes": self._live.under_way(),
-            "aliases": [s.alias for s in self._live.plan().query.sources],
-            "hopping": self.plan.query.hop_us is not None,
+            "aliases": list(self._live.plan().query.aliases),
+            "hopping": self._live.plan().query.hop_us is not None,
             "buckets": self.buckets, "partitioning": str(self._live.plan().partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
@@ -260,10 +260,9 @@ class SparkRun:
 
     def explain(self) -> str:
         """Return the plan that runs, or is being migrated to, as people read it."""
-        statistics = self._live.statistics() if isinstance(self._live, LiveHops) else None
-        return explain_any(self.running_plan(), statistics=statistics)
+        return explain_any(self.running_plan(), statistics=self._live.statistics())
 
-    def running_plan(self) -> AnyPlan:
+    def running_plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""
         return self._live.running(self._now)
 
@@ -276,21 +275,18 @@ class SparkRun:
         """
         self._check_running()
         request = MigrationRequest.of(plan, strategy, options)
-        if isinstance(self._live, LiveHops):
-            self._live.check(request)
-        else:
-            check_migration(self.running_plan(), request)
+        self._live.check(request, self._now)
         return self._checkpoint.controls.send(MIGRATE, migration=request.to_dict())
 
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration of this run."""
-        return self._records.told()
+        return self._records.all()
 
     def wait_for_migration(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a migration is over, or refused; return its record, or None when time is up."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._records.told() if r["identity"] == identity), None)
+            found = next((r for r in self._records.all() if r["identity"] == identity), None)
             if found is not None and found["state"] not in (RUNNING, QUEUED):
                 return found
             time.sleep(0.05)
@@ -308,27 +304,23 @@ class SparkRun:
             raise MidstreamError(f"query '{self.name}' was started without a way to plan another")
         text = query if isinstance(query, str) else "(built)"
         request = ChangeRequest.of(text, {"method": method, "order": order, **options})
-        self._catalog.changeable()
         plan = self._planner(query, request.plan, request.join)
-        if plan.query.hop_us is not None:
-            raise PlanError(NOT_TO_HOPPING)
         return ask_for_change(self._checkpoint, self._catalog, plan, request)
 
     def control(self, control: str) -> str:
         """Give the whole query a control element: fstart, istop, dstop; or abort the last change. Return its id."""
         self._check_running()
-        self._catalog.changeable()
         return self._checkpoint.controls.send(CONTROL, control=ControlRequest(control).control)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change of this run."""
-        return self._live.told()
+        return self._live.changes()
 
     def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a change is over, or refused; return its record, or None when time is up."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._live.records.told() if r["identity"] == identity), None)
+            found = next((r for r in self._live.records.all() if r["identity"] == identity), None)
             if found is not None and found["state"] not in OPEN:
                 return found
             time.sleep(0.05)

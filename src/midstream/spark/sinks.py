@@ -1,13 +1,17 @@
 """Sinks on Spark: what is done with the results of one micro-batch.
 
-Contract: `write(results, batch)` may be called again with the same batch number after a crash, with the same rows. A
-sink is exactly-once when writing a batch twice leaves the same as writing it once. The folder of Parquet is; a function
-given by the user is if it uses the number; other Spark formats are at-least-once.
+Contract: a batch may come again with the same number after a crash, with the same rows. A sink is exactly-once when
+writing a batch twice leaves the same as writing it once. The folder of Parquet and the kept table are; a function given
+by the user is if it uses the number; other Spark formats are at-least-once.
+
+    results of one version that need not meet ──▶ write_frame, or write_lines: straight from the workers
+    results that met: departures, hop by hop   ──▶ write
 """
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,30 +19,41 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
+from midstream.engine.merger import Departure
 from midstream.model.errors import SinkError
 from midstream.spark.blobs import from_blob
-from midstream.spark.bucket import RESULT
+from midstream.spark.files import folder_of, replace_file
+from midstream.spark.kept_table import HOP, KeptTable
+from midstream.spark.lines import RESULT
+
+TABLE = "table"
+ONLY_APPEND = ("kafka",)
+"""Formats that cannot replace what they have."""
 
 
 class BatchSink(Protocol):
     """Takes the results of each micro-batch."""
 
-    def write(self, results: DataFrame, batch: int) -> None:
-        """Take the results of a micro-batch; the same batch may come twice."""
+    def write_frame(self, results: DataFrame, batch: int) -> None:
+        """Take results that lie with the workers."""
+
+    def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
+        """Take results that met, in order; `schema` is that of the newest version."""
 
 
 class ParquetFolder:
     """A folder of Parquet files, those of batch n named `batch-n-*.parquet`; each batch is there once.
 
-    Files are written beside their place and renamed; a batch that comes again replaces its files.
+    Files are written beside their place and renamed; a batch that comes again replaces its files. Whole answers of a
+    query that hops go to `answer.parquet`, the newest in place of the one before.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder_of(folder)
 
-    def write(self, results: DataFrame, batch: int) -> None:
+    def write_frame(self, results: DataFrame, batch: int) -> None:
         """Replace the files of a batch."""
         pending = self._pending(batch)
         results.write.parquet(str(pending))
@@ -51,12 +66,27 @@ class ParquetFolder:
         """
         pending = self._pending(batch)
         pending.mkdir()
-        others = lines.select("kind", "blob").mapInArrow(_FileWriter(str(pending), schema), "kind int, blob binary")
+        writer = _FileWriter(str(pending), schema)
+        others = lines.select("bucket", "kind", "blob").mapInArrow(writer, "bucket int, kind int, blob binary")
         rows = list(others.collect())
         self._replace(pending, batch)
         return rows
 
-    def write_tables(self, tables: list[pa.Table], batch: int) -> None:
+    def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
+        """Replace the files of a batch, and the answer."""
+        whole = [d for d in departures if d.complete]
+        if whole:
+            answer = [d for d in whole if d.hop_us == whole[-1].hop_us]
+            file = self.folder / "answer.parquet"
+            replace_file(file, together([d.rows for d in answer]), {HOP: b"%d" % (whole[-1].hop_us or 0)})
+        others = [d for d in departures if not d.complete and d.rows.num_rows]
+        if others or not whole:
+            tables = [
+                t for _, part in groupby(others, lambda d: d.hop_us) for t in runs_of_one_schema([d.rows for d in part])
+            ]
+            self.write_tables(tables, batch)
+
+    def write_tables(self, tables: Sequence[pa.Table], batch: int) -> None:
         """Replace the files of a batch by these tables, in order."""
         pending = self._pending(batch)
         pending.mkdir()
@@ -96,7 +126,7 @@ class _FileWriter:
             for blob in batch.column("blob").filter(results):
                 writer = writer or pq.ParquetWriter(pending, self._schema)
                 for rows in from_blob(blob.as_buffer()).to_batches():
-                    writer.write_batch(rows.select(self._schema.names))
+                    writer.write_batch(rows.select(self._schema.names).replace_schema_metadata())
             yield batch.filter(pa.compute.invert(results))
         if writer is not None:
             writer.close()
@@ -104,52 +134,100 @@ class _FileWriter:
 
 
 class FunctionSink:
-    """Results handed to a function of (DataFrame, batch number)."""
+    """Results handed to a function of (DataFrame, batch number); of a query that hops, hop by hop, also empty ones."""
 
-    def __init__(self, function: Callable[[DataFrame, int], Any]) -> None:
+    def __init__(self, spark: SparkSession, function: Callable[[DataFrame, int], Any]) -> None:
+        self._spark = spark
         self._function = function
 
-    def write(self, results: DataFrame, batch: int) -> None:
+    def write_frame(self, results: DataFrame, batch: int) -> None:
         """Call the function."""
         self._function(results, batch)
 
+    def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
+        """Call the function once for what has no hop, and once for every hop."""
+        for hop_us, part in groupby(departures, lambda d: d.hop_us):
+            self._function(self._spark.createDataFrame(together([d.rows for d in part])), batch)
+            del hop_us
+        if not departures and "_hop" not in schema.names:
+            self._function(self._spark.createDataFrame(schema.empty_table()), batch)
+
 
 class FormatSink:
-    """Results appended in any format Spark can write in batches."""
+    """Results in any format Spark can write: appended, and the newest whole answer in place of the one before."""
 
-    def __init__(self, kind: str, options: dict[str, str]) -> None:
+    def __init__(self, spark: SparkSession, kind: str, options: dict[str, str]) -> None:
+        self._spark = spark
         self._kind = kind
         self._options = options
 
-    def write(self, results: DataFrame, batch: int) -> None:
+    def write_frame(self, results: DataFrame, batch: int) -> None:
         """Append the results."""
         if self._kind == "console":
             print(f"--- batch {batch}")
-            results.show(int(self._options.get("numRows", 20)), truncate=False)
+            self._show(results)
         else:
-            results.write.format(self._kind).options(**self._options).mode("append").save()
+            self._save(results, "append")
+
+    def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
+        """Append what is no whole answer; on the console, every hop."""
+        if self._kind == "console":
+            for hop_us, part in groupby(departures, lambda d: d.hop_us):
+                print(f"--- batch {batch}" + ("" if hop_us is None else f", hop {hop_us}"))
+                self._show(self._spark.createDataFrame(together([d.rows for d in part])))
+            return
+        whole = [d for d in departures if d.complete]
+        others = [d.rows for d in departures if not d.complete and (d.hop_us is None or d.rows.num_rows)]
+        if whole:
+            answer = [d.rows for d in whole if d.hop_us == whole[-1].hop_us]
+            self._save(self._spark.createDataFrame(together(answer)), "overwrite")
+        if others or (not whole and "_hop" not in schema.names):
+            self._save(self._spark.createDataFrame(together(others) if others else schema.empty_table()), "append")
+
+    def _show(self, frame: DataFrame) -> None:
+        frame.show(int(self._options.get("numRows", 20)), truncate=False)
+
+    def _save(self, frame: DataFrame, mode: str) -> None:
+        frame.write.format(self._kind).options(**self._options).mode(mode).save()
 
 
-def folder_of(folder: Path) -> Path:
-    """Make a folder for results, if it is not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SinkError(f"cannot write {folder}: {error.strerror}") from error
-    return folder
-
-
-def sink_of(sink: Any) -> BatchSink:
-    """Make a sink of what a user gives: a folder, a function, or a format with options."""
+def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
+    """Make a sink of what a user gives: a folder, a function, or a format with options; `schema` is the output's."""
+    hops, signed = "_hop" in schema.names, "_sign" in schema.names
     if isinstance(sink, str | Path):
         return ParquetFolder(Path(sink))
     if callable(sink):
-        return FunctionSink(sink)
-    if isinstance(sink, dict) and isinstance(sink.get("format"), str):
-        options = {str(k): str(v) for k, v in sink.items() if k != "format"}
-        if sink["format"] == "table":
-            raise SinkError("a table is kept up to date by a hopping query that emits changes: HOP BY ... EMIT DELTA")
-        return (
-            ParquetFolder(Path(options["path"])) if sink["format"] == "folder" else FormatSink(sink["format"], options)
+        return FunctionSink(spark, sink)
+    if not isinstance(sink, dict) or not isinstance(sink.get("format"), str):
+        raise SinkError("a sink is a folder, a function of (DataFrame, batch number), or {'format': ..., options}")
+    kind, options = sink["format"], {str(k): str(v) for k, v in sink.items() if k != "format"}
+    if kind == TABLE and not hops:
+        raise SinkError("a table is kept up to date by a hopping query that emits changes: HOP BY ... EMIT DELTA")
+    if kind in ("folder", TABLE) and "path" not in options:
+        raise SinkError(f"a {kind} needs a path")
+    if kind == TABLE and not signed:
+        raise SinkError(
+            "a table is kept up to date by changes, and the query emits complete answers: ask for EMIT DELTA, "
+            "or give a folder, which holds the newest answer"
         )
-    raise SinkError("a sink is a folder, a function of (DataFrame, batch number), or {'format': ..., options}")
+    if kind in ONLY_APPEND and hops and not signed:
+        raise SinkError(f"{kind} only takes more rows, and a complete answer replaces the last: ask for EMIT DELTA")
+    if kind == TABLE:
+        return KeptTable(Path(options["path"]))
+    return ParquetFolder(Path(options["path"])) if kind == "folder" else FormatSink(spark, kind, options)
+
+
+def together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return batches as one table, with the columns of all of them side by side."""
+    return pa.concat_tables([pa.Table.from_batches([b]) for b in batches], promote_options="default")
+
+
+def runs_of_one_schema(batches: Sequence[pa.RecordBatch]) -> list[pa.Table]:
+    """Return batches in order as tables, as few as their columns allow."""
+    out: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if out and out[-1][-1].schema == batch.schema:
+            out[-1].append(batch)
+        else:
+            out.append([batch])
+    return [pa.Table.from_batches(run) for run in out]

@@ -14,13 +14,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from midstream.model.batch import mixed
 from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
-from midstream.operators.hopping.tuples import Tuples, Vector, together
+from midstream.operators.hopping.tuples import FOREVER, Tuples, Vector, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan
@@ -90,7 +91,7 @@ class HopExecution:
         """Tell whether some operator works on rows as they come."""
         return TUPLE in self.plan.working
 
-    def add(self, alias: str, columns: dict[str, pa.Array], times: Vector) -> None:
+    def add(self, alias: str, columns: dict[str, pa.Array], times: Vector, offsets: Vector) -> None:
         """Take in rows of an alias of the query, in order of time."""
         codes: dict[str, Vector] = {}
         for name, fields in self._fields.items():
@@ -102,7 +103,27 @@ class HopExecution:
                 if column not in codes:
                     codes[column] = self.coding.encode(columns[column], given=f"{alias}.{column}")
                 rows[:, k] = codes[column]
-            self.windows[name].add(rows, times)
+            self.windows[name].add(rows, times, offsets)
+
+    def lineage(self) -> tuple[int, int]:
+        """Return the time of the oldest row in the windows, and a fingerprint of all rows in them; FOREVER: none is."""
+        oldest_us, prints = FOREVER, np.uint64(0)
+        for source in self.plan.query.sources:
+            stamps = self.windows[source.alias].stamps()
+            if len(stamps):
+                oldest_us = min(oldest_us, int(stamps[:, 0].min()))
+                prints += mixed(stamps[:, 1], source.position).sum(dtype=np.uint64)
+        return oldest_us, int(prints.view(np.int64))
+
+    def load(self, hop_us: int) -> None:
+        """Be as after a hop, from the rows that were added."""
+        self.last_us = hop_us
+        for window in self.windows.values():
+            window.forget(hop_us)
+        self.count_arrivals(hop_us)
+        # Operators that have seen nothing are not to be taken over.
+        self.tree.rels.clear()
+        self.switch_plan(self.plan)
 
     def work(self, hop_us: int) -> None:
         """Let operators that work by tuple work on what has come, for the hop to come."""

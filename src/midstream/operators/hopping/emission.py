@@ -72,8 +72,8 @@ class Emission:
         rows = rows.take(order, axis=0)
         arrays = [self._coding.decode(np.ascontiguousarray(rows[:, k]), c.type) for k, c in enumerate(self._columns)]
         at = np.full(len(rows), hop_us, np.int64)
-        arrays += [pa.array(at), pa.array(np.ones(len(rows), np.int64)), pa.array(at)]
-        names = [*(c.name for c in self._columns), "_time", "_version", "_hop"]
+        arrays += [pa.array(at), pa.array(at)]
+        names = [*(c.name for c in self._columns), "_time", "_hop"]
         if signs is not None:
             arrays.append(pa.array(signs[order]))
             names.append("_sign")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
-from midstream.model.batch import TRIGGER, Arrival, Lineage, Results
+from midstream.model.batch import TRIGGER, Arrival, Lineage, Results, mixed
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
@@ -146,13 +146,3 @@ def lookup(components: tuple[str, ...], results: Matrix, scans: dict[str, Scan])
         return fetched[column]
 
     return values
-
-
-def mixed(offsets: Matrix, position: int) -> npt.NDArray[np.uint64]:
-    """Return a fingerprint of rows of a stream, such that sums of them tell sets of rows apart."""
-    x = offsets.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
-        (position + 1) * 0xD1B54A32D192ED03 % 2**64
-    )
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)), np.uint64)

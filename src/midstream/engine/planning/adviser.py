@@ -6,8 +6,8 @@ events of all buckets ──▶ work of a hop, statistics of the windows ──�
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.local.hop_adapt import Adaptation
-from midstream.local.hop_constants import load_constants
+from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.constants import load_constants
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.plan import Plan
 
@@ -28,7 +28,7 @@ class HopAdviser:
         if plan != self._plan:
             self._plan, self._hops, self._work_s = plan, 0, 0.0
             return
-        self._hops += events[0]["passed"]
+        self._hops += events[0]["hops_passed"]
         self._work_s += max(e["wall_ms"] for e in events) / 1000
 
     def advice(self, statistics: HopStatistics) -> Plan | None:

@@ -8,21 +8,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
-CHANGE, CONTROL, ELEMENT = "change", "control", "element"
-CONTROLS = {
-    STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
-    DRAIN: "give out everything that waits, then stop",
-    SNAPSHOT: "write the statistics of every bucket into the events",
-    MIGRATE: "go on with another plan of the same meaning",
-    CHANGE: "go on with another query",
-    CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
-    ELEMENT: "what the results of all buckets together have brought about: a version starts, drains or stops",
-}
 
 
 class ControlLog:
@@ -55,10 +42,11 @@ class ControlLog:
         found: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
         return found
 
-    def last(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-        """Return the last control row that is wanted, or None."""
+    def last_plan(self, version: int) -> str:
+        """Return the id of the last control row that has a plan of a version; empty: there is none."""
         rows = (self.read(f.stem) for f in sorted(self.folder.glob("*.json"), reverse=True))
-        return next((row for row in rows if row is not None and wanted(row)), None)
+        found = (row for row in rows if row is not None and "plan" in row and row.get("version", 1) == version)
+        return next((str(row["id"]) for row in found), "")
 
 
 def sent_ns(identity: str) -> int:

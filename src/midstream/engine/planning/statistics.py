@@ -1,4 +1,4 @@
-"""Statistics of a hopping query's rows: from the first rows of recorded streams, or from what a running one holds.
+"""Statistics of a hopping query's rows, from what its windows hold.
 
     executions, one in each bucket ──▶ a look at each ──▶ statistics of the whole query
 
@@ -12,54 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from midstream.local.hop_sizes import SeenSizes, summed
-from midstream.local.sources import RecordedStream
-from midstream.local.statistics import distinct_values
+from midstream.engine.planning.sizes import SeenSizes, summed
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.plan import Plan
-from midstream.plan.query import Query
-from midstream.plan.window import RangeWindow, RowsWindow
 
 LOOKED_AT = 200_000
 """Rows of each stream that are looked at."""
-
-
-def look_at_streams(query: Query, streams: Sequence[RecordedStream]) -> HopStatistics | None:
-    """Return statistics of the recorded streams a query reads, from their first rows; None if one is not recorded."""
-    found = HopStatistics()
-    by_name = {s.schema.name: s for s in streams}
-    if any(source.stream.name not in by_name for source in query.sources):
-        return None
-    for source in query.sources:
-        stream = by_name[source.stream.name]
-        names = query.columns_of(source.alias)
-        seen, first, last = 0, None, 0
-        distinct = dict.fromkeys(names, 0)
-        for chunk in stream.chunks(names):
-            if not len(chunk.times):
-                continue
-            first = int(chunk.times.min()) if first is None else min(first, int(chunk.times.min()))
-            last = max(last, int(chunk.times.max()))
-            seen += len(chunk.times)
-            for name in names:
-                distinct[name] = max(distinct[name], distinct_values(chunk.rows.column(name)))
-            if seen >= LOOKED_AT:
-                break
-        if first is None:
-            continue
-        rate = seen / max((last - first) / 1e6, 1e-6)
-        found.rows_per_s[source.alias] = rate
-        window = source.window
-        if isinstance(window, RangeWindow):
-            found.window_rows[source.alias] = min(float(stream.rows), rate * window.width_us / 1e6)
-        elif isinstance(window, RowsWindow) and not window.partition_by:
-            found.window_rows[source.alias] = float(min(stream.rows, window.count))
-        found.distinct.update({(source.alias, name): float(count) for name, count in distinct.items()})
-    return found
 
 
 @dataclass(frozen=True)
@@ -122,3 +85,8 @@ def statistics_of(plan: Plan, looks: Sequence[BucketStatistics], sizes: SeenSize
         for name in seen[0].values:
             found.distinct[alias, name] = float(max(sum(w.values[name] for w in seen), 1))
     return sizes.see(plan, summed([look.given for look in looks]), found)
+
+
+def distinct_values(array: pa.Array | pa.ChunkedArray) -> int:
+    """Return how many different values there are, NULL not counted."""
+    return 0 if pa.types.is_null(array.type) else int(pc.count_distinct(array).as_py())

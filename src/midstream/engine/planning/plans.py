@@ -1,10 +1,8 @@
 """Plans of hopping queries: from what is asked, in words, and what is known of the rows, to a plan."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from midstream.local.hop_adapt import Adaptation
-from midstream.local.hop_constants import load_constants
-from midstream.local.hopping import HopRuntime
+from midstream.engine.planning.constants import load_constants
 from midstream.migrate.request import AUTO, MOVING_STATE, OPTIONS, MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.choose import choose
@@ -45,30 +43,6 @@ def planned(
     return replace(plan, working=(spec.working,) * len(plan.modes))
 
 
-@dataclass
-class Adviser:
-    """Looks at a running query from time to time, and says when another plan is worth it."""
-
-    adaptation: Adaptation
-    _last: tuple[float, int] = (0.0, 0)
-    """What it last saw: seconds of work, and hops answered."""
-
-    def __call__(self, runtime: HopRuntime) -> Plan | None:
-        """Return the plan to go on with, or None."""
-        if runtime.hops_with_plan < self.adaptation.every or runtime.hops % self.adaptation.every:
-            return None
-        work_s = sum(e.spent_s for e in runtime.executions)
-        worked, hops = self._last
-        self._last = (work_s, runtime.hops)
-        since = max(runtime.hops - hops, 1)
-        event_s = runtime.hop_us / 1e6
-        other = self.adaptation.other_hop(runtime.plan, (work_s - worked) / since, event_s)
-        if other is not None:
-            return other
-        statistics = runtime.statistics()
-        return None if statistics is None else self.adaptation.better(runtime.plan, statistics, load_constants())
-
-
 def check_hop_request(request: MigrationRequest) -> None:
     """Refuse what is asked of a migration that only those of sliding joins have."""
     if request.strategy not in (AUTO, MOVING_STATE):
@@ -77,11 +51,6 @@ def check_hop_request(request: MigrationRequest) -> None:
     for name in OPTIONS:
         if getattr(request, name) != getattr(plain, name):
             raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
-
-
-def migrated_live(running: Plan, request: MigrationRequest, runtime: HopRuntime) -> Plan:
-    """Return the plan a migration asks for, from the one that runs and what it holds."""
-    return migrated(running, request, runtime.statistics())
 
 
 def migrated(running: Plan, request: MigrationRequest, statistics: HopStatistics | None = None) -> Plan:

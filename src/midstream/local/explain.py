@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from midstream.engine.planning.constants import load_constants
+from midstream.engine.planning.plans import migrated
 from midstream.local.expected_cost import explain_cost
-from midstream.local.hop_constants import load_constants
-from midstream.local.hop_plans import migrated
-from midstream.local.hop_statistics import look_at_streams
 from midstream.local.sources import RecordedStream
+from midstream.local.stream_statistics import look_at_streams
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import format_duration
 from midstream.optimize.hopping.choose import costs

@@ -9,38 +9,40 @@ The control log keeps every plan that was sent, so that whoever starts the query
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.local.hop_adapt import Adaptation
-from midstream.local.hop_plans import migrated
-from midstream.local.hop_sizes import SeenSizes
-from midstream.local.hop_statistics import BucketStatistics, statistics_of
+from midstream.engine.controls import MIGRATE, ControlSink
+from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.adviser import HopAdviser
+from midstream.engine.planning.plans import migrated
+from midstream.engine.planning.sizes import SeenSizes
+from midstream.engine.planning.statistics import BucketStatistics, statistics_of
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
-from midstream.spark.control import MIGRATE, ControlLog
-from midstream.spark.hop_adviser import HopAdviser
-from midstream.spark.hop_course import DueMigration
 
 Event = dict[str, Any]
 SELDOM = 16
 """Hops between two looks when nothing adapts: for whoever asks, and for migrations in words."""
 
 
-class HopPlanner:
+def looks_of(adaptation: Adaptation | None) -> int:
+    """Return how many hops there are between two looks at what the windows hold."""
+    return SELDOM if adaptation is None else adaptation.every
+
+
+class Planner:
     """What runs, what is on its way to the buckets, and what is known of the rows."""
 
-    def __init__(self, first: Plan, log: ControlLog, adaptation: Adaptation | None = None) -> None:
+    def __init__(self, first: Plan, log: ControlSink, adaptation: Adaptation | None = None, version: int = 1) -> None:
         self._first = first
         self._log = log
         self._adviser = None if adaptation is None else HopAdviser(adaptation)
-        self.looks = SELDOM if adaptation is None else adaptation.every
-        """Hops between two looks at what the windows hold."""
+        self._version = version
         self._plans = {"": first}
         """Plans by the control row that has them; that of the query has none."""
-        sent = log.last(lambda row: row["do"] == MIGRATE and "plan" in row)
-        self._coming = "" if sent is None else str(sent["id"])
+        self._coming = log.last_plan(version)
         """The control row of the last plan that was sent: when everything has taken effect, that runs."""
         self._unread: set[str] = set()
         """Control rows that no bucket has told of."""
@@ -64,9 +66,9 @@ class HopPlanner:
     def on_batch(self, events: Sequence[Event]) -> None:
         """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
         told = events[0]
-        if told["seen"] is not None:
-            looks = [BucketStatistics.of(e["seen"]) for e in events]
-            self.statistics = statistics_of(self.plan_of(told["runs"]), looks, self._sizes)
+        if told["statistics"] is not None:
+            looks = [BucketStatistics.of(e["statistics"]) for e in events]
+            self.statistics = statistics_of(self.plan_of(told["row"]), looks, self._sizes)
         for control in told["controls"]:
             self._unread.discard(control["id"])
             if control["do"] == MIGRATE and "plan" not in control:
@@ -96,9 +98,9 @@ class HopPlanner:
     def _advise(self, events: Sequence[Event]) -> None:
         if self._adviser is None:
             return
-        self._adviser.see(self.plan_of(events[0]["runs"]), events)
+        self._adviser.see(self.plan_of(events[0]["row"]), events)
         waiting = self._unread or events[0]["due"]
-        if waiting or events[0]["seen"] is None or self.statistics is None:
+        if waiting or events[0]["statistics"] is None or self.statistics is None:
             return
         plan = self._adviser.advice(self.statistics)
         if plan is not None:
@@ -107,16 +109,8 @@ class HopPlanner:
     def _send(self, request: MigrationRequest, plan: Plan, row: str | None = None) -> None:
         """Send a plan to all buckets."""
         of = {"of": request.identity} if request.identity else {}
-        row = self._log.send(MIGRATE, identity=row, migration=request.to_dict(), plan=write_plan(plan), **of)
+        asked = request.to_dict()
+        row = self._log.send(MIGRATE, identity=row, migration=asked, plan=write_plan(plan), version=self._version, **of)
         self._plans[row] = plan
         self._coming = row
         self._unread.add(row)
-
-
-def scheduled(first: Plan, requests: Sequence[MigrationRequest]) -> tuple[DueMigration, ...]:
-    """Return the plans of migrations that are known beforehand, each from the one before."""
-    found: list[DueMigration] = []
-    for request in requests:
-        running = found[-1].plan if found else first
-        found.append(DueMigration(request, migrated(running, request)))
-    return tuple(found)

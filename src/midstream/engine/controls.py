@@ -1,0 +1,60 @@
+"""Control rows: what can be asked of a running query, and of its buckets, as plain values with an id each."""
+
+from typing import Any, Protocol
+
+STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
+CHANGE, CONTROL, ELEMENT = "change", "control", "element"
+CONTROLS = {
+    STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
+    DRAIN: "emit everything that waits, then stop",
+    SNAPSHOT: "write the statistics of every bucket into the events",
+    MIGRATE: "go on with another plan of the same meaning",
+    CHANGE: "go on with another query",
+    CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
+    ELEMENT: "what the results of all buckets together have brought about: a version starts, drains or stops",
+}
+
+
+class ControlSink(Protocol):
+    """Takes control rows for all buckets; each is read once, at the same place in all of them."""
+
+    def send(self, do: str, *, identity: str | None = None, **more: Any) -> str:
+        """Append a control row; return its id. One sent again under the same id is read once."""
+
+    def read(self, identity: str) -> dict[str, Any] | None:
+        """Return the control row of that id, or None."""
+
+    def last_plan(self, version: int) -> str:
+        """Return the id of the last control row that has a plan of a version; empty: there is none."""
+
+
+class ControlQueue:
+    """Control rows of a query in this process, until its buckets take them."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._waiting: list[str] = []
+
+    def send(self, do: str, *, identity: str | None = None, **more: Any) -> str:
+        """Append a control row; return its id."""
+        self._sent += 1
+        identity = identity or f"{self._sent:08d}"
+        if identity not in self._rows:
+            self._rows[identity] = {"id": identity, "do": do, **more}
+            self._waiting.append(identity)
+        return identity
+
+    def read(self, identity: str) -> dict[str, Any] | None:
+        """Return the control row of that id, or None."""
+        return self._rows.get(identity)
+
+    def last_plan(self, version: int) -> str:
+        """Return the id of the last control row that has a plan of a version."""
+        rows = (row for row in reversed(self._rows.values()) if "plan" in row and row["version"] == version)
+        return next((str(row["id"]) for row in rows), "")
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the rows that no bucket has read, oldest first."""
+        waiting, self._waiting = self._waiting, []
+        return [self._rows[identity] for identity in waiting]

@@ -1,0 +1,340 @@
+"""Hopping run: rows into the windows, and at every hop that time has reached the answer leaves.
+
+    rows, cut at the hops ──▶ windows ──▶ the answer at the hop ──▶ another plan, if one is due
+
+Every bucket goes over the same hops, also those in which it has nothing to say.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.engine.output import Leaving
+from midstream.engine.planning.plans import migrated
+from midstream.engine.planning.statistics import BucketStatistics, look_at
+from midstream.engine.rows import Rows
+from midstream.engine.run import Expiry, VersionRun
+from midstream.migrate.record import FINISHED, NO_OP, QUEUED, REFUSED, MigrationRecord
+from midstream.migrate.request import MOVING_STATE, MigrationRequest
+from midstream.model.batch import TRIGGER, Results
+from midstream.model.errors import MidstreamError
+from midstream.model.time import FOREVER, NEVER
+from midstream.operators.contract.execution import StateSize
+from midstream.operators.hopping.build_execution import HopExecution
+from midstream.plan.json import own_aggregates, read_plan, write_plan
+from midstream.plan.plan import Plan
+
+Planner = Callable[[Plan, MigrationRequest], Plan]
+"""Makes the plan a migration asks for, from the one that runs."""
+
+
+@dataclass(frozen=True)
+class DueMigration:
+    """A migration on its way to its hop: what was asked for, and the plan that was made of it, once for all buckets."""
+
+    request: MigrationRequest
+    plan: Plan
+    row: str = ""
+    """The control row that has the plan."""
+
+    @property
+    def at_us(self) -> int:
+        """Return the time from which on it takes effect."""
+        return NEVER if self.request.at_us is None else self.request.at_us
+
+
+class HoppingRun(VersionRun):
+    """An execution, the next hop, and the migrations to come."""
+
+    def __init__(
+        self,
+        version: int,
+        execution: HopExecution,
+        remembered: dict[str, Any],
+        looks: int,
+        planner: Planner | None,
+    ) -> None:
+        self._planner = planner
+        self.planned_elsewhere = planner is None
+        self.version = version
+        self.execution = execution
+        self.first_us: int | None = remembered.get("first_us")
+        """The time of the first row of the query, in whatever bucket; or where the version started."""
+        self.next_us: int | None = remembered.get("next_us")
+        """The next hop; None: no row has been released."""
+        self.last_us: int | None = remembered.get("last_us")
+        """The last hop, answered or passed over; None: there was none."""
+        self.row: str = remembered.get("row", "")
+        """The control row that has the plan that runs."""
+        self._quiet: bool = remembered.get("quiet", False)
+        """The last answer was empty, and so will the next be while no window holds a row."""
+        self._unseen: int = remembered.get("unseen", 0)
+        """Hops since statistics were last taken."""
+        self._drain: list[int] | None = remembered.get("drain")
+        """The position whose older rows are watched for, and the last hop whose windows held one."""
+        self._drained: bool = remembered.get("drained", False)
+        own = own_aggregates(execution.plan.query.root)
+        self._due = [
+            DueMigration(MigrationRequest(**d["request"]), read_plan(d["plan"], own), d["row"])
+            for d in remembered.get("due", ())
+        ]
+        self._changed_plan: bool = remembered.get("plan") is not None
+        self._looks = looks
+        self.held_elsewhere = list
+        self._records: list[MigrationRecord] = []
+        self._traced = False
+        self._rows: dict[str, Rows] = {}
+        self._at: dict[str, int] = {}
+        """How many rows of each alias are in the windows."""
+        self.begin_batch()
+
+    @staticmethod
+    def rebuild(
+        version: int,
+        plan: Plan,
+        remembered: dict[str, Any],
+        looks: int,
+        rows: dict[str, Rows],
+        planner: Planner | None,
+    ) -> "HoppingRun":
+        """Return an execution as it was after the last hop, and the rows that came later, from the window rows."""
+        if remembered.get("plan") is not None:
+            plan = read_plan(remembered["plan"], own_aggregates(plan.query.root))
+        last_us = remembered.get("last_us")
+        execution = HopExecution(plan)
+        for before in (True, False):
+            for alias, mine in rows.items():
+                cut = 0 if last_us is None else int(np.searchsorted(mine.times, last_us))
+                part = mine.between(0, cut) if before else mine.between(cut, len(mine))
+                execution.add(alias, part.columns, part.times, part.offsets)
+            if before and last_us is not None:
+                execution.load(last_us)
+        return HoppingRun(version, execution, remembered, looks, planner)
+
+    def begin_batch(self) -> None:
+        """Start counting for a micro-batch."""
+        super().begin_batch()
+        self._records = []
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs."""
+        return self.execution.plan
+
+    @property
+    def phase(self) -> str:
+        """Return what is going on: plans are switched whole, between two hops."""
+        return "steady"
+
+    @property
+    def hop_us(self) -> int:
+        """Return how far apart hops are."""
+        return self.execution.plan.query.every_us
+
+    def begin_at(self, time_us: int) -> None:
+        """Know the time of the first row: the first hop is the first multiple after it."""
+        if self.next_us is None:
+            self.first_us = time_us if self.first_us is None else min(time_us, self.first_us)
+
+    def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
+        """Take in the rows below a time, and answer the hops that time has reached."""
+        clock_us = min(clock_us, upto_us)
+        self._rows, self._at = rows, dict.fromkeys(rows, 0)
+        if self.next_us is None:
+            if self.first_us is None or self.first_us >= upto_us:
+                return
+            self._switch_plans(self.first_us)
+            self.next_us = next_hop(self.first_us, self.hop_us)
+        while True:
+            self._pass_over(clock_us)
+            if self.next_us > clock_us:
+                break
+            self._add(self.next_us)
+            self._answer(self.next_us)
+        self._add(FOREVER)
+        if self.execution.eager:
+            self.execution.work(self.next_us)
+
+    def _add(self, before_us: int) -> None:
+        """Let rows before a time into the windows."""
+        for alias, rows in self._rows.items():
+            start, stop = self._at[alias], int(np.searchsorted(rows.times, before_us))
+            if stop > start:
+                part = rows.between(start, stop)
+                self.execution.add(alias, part.columns, part.times, part.offsets)
+                self._at[alias] = stop
+
+    def _pass_over(self, clock_us: int) -> None:
+        """Pass over hops that are answered by nothing: nothing was there before, and no window holds a row."""
+        assert self.next_us is not None, "there is a hop to come"
+        if not self._quiet or not self.execution.idle:
+            return
+        waiting = [int(rows.times[self._at[a]]) for a, rows in self._rows.items() if self._at[a] < len(rows)]
+        until_us = min([clock_us, *waiting])
+        if self._due:
+            until_us = min(until_us, self._due[0].at_us - 1)
+        count = max((until_us - self.next_us) // self.hop_us + 1, 0)
+        if count:
+            self.hops_passed += count
+            self.next_us += count * self.hop_us
+            self.last_us = self.next_us - self.hop_us
+            self._see_drain(self.last_us, FOREVER)
+
+    def _answer(self, hop_us: int) -> None:
+        answer = self.execution.answer(hop_us)
+        self.hops_passed += 1
+        oldest_us, print_ = FOREVER, 0
+        if self._traced or self._drain is not None:
+            oldest_us, print_ = self.execution.lineage()
+        self.hops.append((hop_us, oldest_us, print_))
+        self._see_drain(hop_us, oldest_us)
+        if answer.num_rows:
+            self.leaving.append(Leaving(self.version, Results(answer), hop_us=hop_us))
+        self._quiet = not answer.num_rows
+        self.last_us = hop_us
+        self._switch_plans(hop_us)
+        self.next_us = next_hop(hop_us, self.hop_us)
+
+    def trace(self, on: bool) -> None:
+        """Let hops say from now on how old the rows in their windows are; or not."""
+        self._traced = on
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether somebody watches for the end of what began before a position."""
+        return self._drain is not None
+
+    def drain(self, position_us: int) -> None:
+        """Watch from now on for the first hop whose windows hold no row from before a position."""
+        self._drain, self._drained = [position_us, position_us], False
+
+    def _see_drain(self, hop_us: int, oldest_us: int) -> None:
+        if self._drain is None or self._drained or hop_us <= self._drain[0]:
+            return
+        if oldest_us < self._drain[0]:
+            self._drain[1] = hop_us
+        else:
+            self._drained = True
+
+    def drained_us(self) -> int | None:
+        """Return the last hop whose windows held a row from before the position; None: another one still may."""
+        assert self._drain is not None, "nobody asked for a drain"
+        return self._drain[1] if self._drained else None
+
+    def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
+        """Note a migration, which takes effect after the first hop that is answered at its position or later."""
+        running = self._due[-1].plan if self._due else self.plan
+        try:
+            planner = migrated if self._planner is None else self._planner
+            target = planner(running, request) if plan is None else self._read(plan)
+        except MidstreamError as error:
+            record = MigrationRecord(request.identity, request.plan, MOVING_STATE, request.options, request.at_us)
+            record.state, record.reason = REFUSED, str(error)
+            self._records.append(record)
+            return
+        self._due.append(DueMigration(request, target, row))
+        self._due.sort(key=lambda due: due.at_us)
+        at_us = NEVER if request.at_us is None else request.at_us
+        if self.next_us is None and self.first_us is None:
+            self._switch_plans(at_us)
+        elif self.last_us is not None and self.last_us >= at_us:
+            self._switch_plans(self.last_us)
+            self.next_us = next_hop(self.last_us, self.hop_us)
+
+    def _read(self, written: dict[str, Any]) -> Plan:
+        """Read a plan of the query that was made elsewhere."""
+        return read_plan(written, own_aggregates(self.plan.query.root))
+
+    def _switch_plans(self, hop_us: int) -> None:
+        """Go on with another plan, when one is due at a hop that was just answered."""
+        while self._due and self._due[0].at_us <= hop_us:
+            self._records.append(self._switch_plan(self._due.pop(0), hop_us))
+
+    def _switch_plan(self, due: DueMigration, hop_us: int) -> MigrationRecord:
+        running, plan, request = self.plan, due.plan, due.request
+        record = MigrationRecord(
+            request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(running), NO_OP,
+            position_us=hop_us, ended_us=hop_us,
+        )  # fmt: skip
+        if plan != running:
+            progress = self.execution.switch_plan(plan)
+            self.row, self._changed_plan = due.row, True
+            record.state = FINISHED
+            record.note(progress)
+        return record
+
+    def records(self) -> list[MigrationRecord]:
+        """Return the records of migrations that wait for a hop, or took effect in this micro-batch."""
+        waiting = [
+            MigrationRecord(r.identity, r.plan, MOVING_STATE, r.options, r.at_us, state=QUEUED)
+            for r in (due.request for due in self._due)
+        ]
+        return [*waiting, *self._records]
+
+    @property
+    def predicate_evaluations(self) -> int:
+        """Return how many tuples, pairs and values the operators have looked at."""
+        return self.execution.tested
+
+    @property
+    def flips(self) -> int:
+        """Return how often values came into differences or left them before their time."""
+        return self.execution.flips
+
+    def size(self) -> StateSize:
+        """Return what windows and operators hold now."""
+        return StateSize(self.execution.tuples, self.execution.nbytes)
+
+    def expiry(self, released_us: int) -> Expiry | None:
+        """Return which rows no window holds from the last hop on."""
+        return None if self.last_us is None else Expiry(self.last_us, self.last_us)
+
+    def export(self) -> Any:
+        """Return the execution."""
+        return self.execution
+
+    def remember(self) -> dict[str, Any]:
+        """Return how far the hops have come, and with which plan."""
+        return {
+            "first_us": self.first_us,
+            "next_us": self.next_us,
+            "last_us": self.last_us,
+            "quiet": self._quiet,
+            "unseen": self._unseen,
+            "drain": self._drain,
+            "drained": self._drained,
+            "plan": write_plan(self.plan) if self._changed_plan else None,
+            "row": self.row,
+            "due": [{"request": asdict(d.request), "plan": write_plan(d.plan), "row": d.row} for d in self._due],
+        }
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Return what the windows hold, every few hops: in the same micro-batch in all buckets."""
+        self._unseen += self.hops_passed
+        if self._unseen < self._looks:
+            return None
+        self._unseen = 0
+        return look_at(self.execution).to_dict()
+
+    def look(self) -> BucketStatistics | None:
+        """Look at what the windows hold now; None before the first hop."""
+        return None if self.last_us is None else look_at(self.execution)
+
+
+def next_hop(time_us: int, hop_us: int) -> int:
+    """Return the first multiple of a hop after a time.
+
+    >>> next_hop(0, 10), next_hop(9, 10), next_hop(-1, 10)
+    (10, 10, 0)
+    """
+    return (time_us // hop_us + 1) * hop_us
+
+
+def hop_results(rows: pa.RecordBatch, hop_us: int) -> Results:
+    """Return the answer at a hop with its place among what leaves: when time has come there, before any row."""
+    order = np.full((rows.num_rows, TRIGGER + 1), -1, np.int64)
+    order[:, 0], order[:, TRIGGER] = hop_us, np.arange(rows.num_rows)
+    return replace(Results(rows), order=order)

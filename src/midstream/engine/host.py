@@ -1,0 +1,235 @@
+"""A query in this process: its buckets, where their output meets, and what is asked of it on the way.
+
+streams' rows ──▶ packed by version and bucket ──▶ buckets ──▶ result merger ──▶ what leaves
+                                                      ▲               │
+                                                      └── elements ◀──┘  first results, drains that are over
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.change.control import ControlManager
+from midstream.change.request import ChangeRequest
+from midstream.engine.bucket import Bucket, BucketSpec
+from midstream.engine.controls import CHANGE, CONTROL, ELEMENT, MIGRATE, ControlQueue
+from midstream.engine.family import RunSpec
+from midstream.engine.merger import Departure, ResultMerger
+from midstream.engine.output import BucketOutput
+from midstream.engine.packed import Packed
+from midstream.engine.planning.plans import migrated
+from midstream.engine.planning.sizes import SeenSizes
+from midstream.engine.planning.statistics import statistics_of
+from midstream.engine.records import Records
+from midstream.engine.reports import BatchSummary, over_all_buckets, total
+from midstream.engine.routing import buckets_of
+from midstream.engine.rows import Rows
+from midstream.engine.sliding import Framework
+from midstream.engine.state import Due
+from midstream.engine.store import Store
+from midstream.migrate.record import NOT_REACHED, QUEUED
+from midstream.migrate.request import MigrationRequest
+from midstream.model.time import FOREVER, NEVER
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.plan import Plan
+
+
+@dataclass
+class Left:
+    """What a micro-batch brought: what leaves, and its sums over buckets and rounds."""
+
+    departures: list[Departure] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    """What each bucket reports of the last round."""
+    summary: BatchSummary = field(default_factory=BatchSummary)
+
+
+class QueryHost:
+    """The buckets of one query and where they meet, kept in memory from one micro-batch to the next."""
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        buckets: int,
+        framework: Framework | None = None,
+        schedule: Sequence[Due] = (),
+        stores: Sequence[Store] | None = None,
+        looks: int = FOREVER,
+    ) -> None:
+        self.plans = list(plans)
+        """The plans of all versions, in order; the change to a later one may be to come."""
+        count = 1 if all(p.partitioning.one_bucket for p in plans) else buckets
+        self.labels = tuple(range(count))
+        run = RunSpec(count > 1, framework or Framework(), looks, self._planned)
+        spec = BucketSpec(self.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
+        self.buckets = [Bucket(spec, k, None if stores is None else stores[k]) for k in self.labels]
+        self.merger = ResultMerger(self.labels, self.plan_of)
+        self.controls = ControlQueue()
+        self.records = Records([r for r in schedule if isinstance(r, MigrationRequest)], str(plans[0]))
+        self.read_us = NEVER
+        """Rows before this time have been taken in."""
+        self.clock_us = NEVER
+        """The time of the last row."""
+        self._plans_made: dict[str, Plan] = {}
+        self._sizes = SeenSizes()
+
+    def plan_of(self, number: int) -> Plan:
+        """Return the plan a version was started with."""
+        return self.plans[number - 1]
+
+    @property
+    def control(self) -> ControlManager:
+        """Return the lives of the versions and the changes between them."""
+        return self.merger.control
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to, of the newest version."""
+        newest = self.buckets[0].newest
+        return self.plan_of(self.merger.version) if newest is None else newest.run.plan
+
+    @property
+    def phase(self) -> str:
+        """Return what is going on, in a word or two."""
+        newest = self.buckets[0].newest
+        if self.control.phase != "steady" or newest is None:
+            return self.control.phase
+        return next(
+            (b.newest.run.phase_now for b in self.buckets if b.newest and b.newest.run.phase_now != "steady"), "steady"
+        )
+
+    def streams(self) -> set[str]:
+        """Return the streams that versions read now."""
+        return {s.stream.name for life in self.control.alive for s in self.plan_of(life.version).query.sources}
+
+    def open(self) -> None:
+        """Take the first version up before any row has come."""
+        self._rounds([Packed() for _ in self.labels])
+
+    def on_rows(self, rows: Mapping[str, Rows], end_us: int) -> Left:
+        """Take in the rows of every stream before a time, which are all there are; return what leaves."""
+        self.read_us = end_us
+        self.clock_us = max([self.clock_us, *(int(r.times[-1]) for r in rows.values() if len(r))])
+        return self._rounds(self._packed(rows, end_us))
+
+    def advance(self, at_us: int) -> Left:
+        """Let what was asked for take effect at a time; no row before it will come."""
+        self.read_us = max(self.read_us, at_us)
+        self.clock_us = max(self.clock_us, at_us)
+        positions = {s.position for plan in self.plans for s in plan.query.sources}
+        return self._rounds([Packed(high=dict.fromkeys(positions, self.read_us)) for _ in self.labels])
+
+    def finish(self) -> Left:
+        """End the run: everything leaves that is held back, and records say what is not over."""
+        left = self._rounds([Packed(last=True) for _ in self.labels], last=True)
+        self.control.finish()
+        return left
+
+    def migrate(self, request: MigrationRequest) -> None:
+        """Ask for a migration."""
+        self.controls.send(MIGRATE, migration=request.to_dict(), of=request.identity)
+
+    def migrate_now(self, request: MigrationRequest, identity: str, at_us: int) -> Left:
+        """Migrate at a time before which no row will come; return what leaves because of it."""
+        self.migrate(replace(request, at_us=at_us, identity=identity))
+        return self.advance(at_us)
+
+    def _planned(self, running: Plan, request: MigrationRequest) -> Plan:
+        """Return the plan a migration asks for, from what is known of the rows; the same one in all buckets."""
+        if request.identity not in self._plans_made:
+            self._plans_made[request.identity] = migrated(running, request, self.statistics())
+        return self._plans_made[request.identity]
+
+    def statistics(self) -> HopStatistics | None:
+        """Return what the windows hold and operators have emitted, over all buckets; None: nobody can say."""
+        looks = [look for b in self.buckets if b.newest is not None and (look := b.newest.run.look()) is not None]
+        return statistics_of(self.plan, looks, self._sizes) if len(looks) == len(self.buckets) else None
+
+    def change(self, request: ChangeRequest, plan: Plan, at_us: int) -> None:
+        """Ask for a change to a further version at a time."""
+        self.plans.append(plan)
+        identity = f"change-{request.identity}"
+        self.controls.send(CHANGE, identity=identity, change=request.to_dict(), version=len(self.plans), at_us=at_us)
+
+    def give_control(self, control: str, at_us: int) -> None:
+        """Ask for a control element of the whole query at a time."""
+        self.controls.send(CONTROL, control=control, at_us=at_us)
+
+    def _rounds(self, packed: list[Packed], last: bool = False) -> Left:
+        """Run buckets until what they bring about together has reached all of them."""
+        left = Left()
+        controls = self.controls.take()
+        while True:
+            for part in packed:
+                part.controls, part.clock_us = controls, self.clock_us
+            outputs = [bucket.on_batch(part) for bucket, part in zip(self.buckets, packed, strict=True)]
+            self._meet(outputs, last, left)
+            elements = self.merger.decided()
+            if len(self.labels) == 1 or not elements or last:
+                return left
+            for element in elements:
+                self.controls.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+            controls = self.controls.take()
+            packed = [Packed() for _ in self.labels]
+
+    def _meet(self, outputs: list[BucketOutput], last: bool, left: Left) -> None:
+        left.departures += self.merger.on_batch(outputs, everything=last)
+        left.reports = [output.report for output in outputs]
+        summary = total(left.reports)
+        self.records.see(summary.migrations)
+        if summary.migrations:
+            self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
+        left.summary = summary.after(left.summary)
+
+    def _packed(self, rows: Mapping[str, Rows], end_us: int) -> list[Packed]:
+        """Return what each bucket gets of the rows of all streams."""
+        packed = [Packed() for _ in self.labels]
+        for number in self._wanted(end_us):
+            plan = self.plan_of(number)
+            for rank, source in enumerate(plan.query.sources):
+                mine = rows.get(source.stream.name)
+                if mine is None:
+                    continue
+                used = Rows(mine.times, mine.offsets, {n: mine.columns[n] for n in plan.query.columns_of(source.alias)})
+                places = self._places(plan, source.alias, mine)
+                for bucket, part in enumerate(packed):
+                    if places is None:
+                        part.rows[number, rank] = [(0, used)]
+                    elif bucket in places:
+                        part.rows[number, rank] = [(0, used.where(places == bucket))]
+        positions = {s.stream.name: s.position for plan in self.plans for s in plan.query.sources}
+        for part in packed:
+            part.high = dict.fromkeys(positions.values(), end_us)
+            part.low = {positions[n]: int(r.times[0]) for n, r in rows.items() if len(r) and n in positions}
+        return packed
+
+    def _places(self, plan: Plan, alias: str, rows: Rows) -> npt.NDArray[np.int64] | None:
+        """Return the bucket of each row; None: every bucket gets it."""
+        if len(self.labels) == 1:
+            return None
+        if plan.partitioning.one_bucket:
+            return np.zeros(len(rows), np.int64)
+        return buckets_of(plan.partitioning, alias, len(self.labels), rows.offsets, rows.columns)
+
+    def _wanted(self, end_us: int) -> list[int]:
+        """Return the versions that may take rows before a time."""
+        wanted = {abs(n) for n in self.buckets[0].wanted()}
+        due = [d for d in self.buckets[0].to_come() if isinstance(d, ChangeRequest)]
+        if any(d.at_us is None or d.at_us <= end_us for d in due):
+            wanted |= set(range(max(self.control.lives) + 1, len(self.plans) + 1))
+        return sorted(wanted)
+
+    def current_records(self) -> list[dict[str, Any]]:
+        """Return the records of all migrations, those under way as they are now."""
+        found = [b.newest.run.records() for b in self.buckets if b.newest is not None]
+        self.records.see(over_all_buckets([[r.to_dict() for r in records] for records in found]))
+        return self.records.all()
+
+    def not_reached(self) -> None:
+        """Say of migrations whose position never came from which plan they would have started."""
+        for record in self.records.all():
+            if record["state"] in (QUEUED, NOT_REACHED):
+                record["state"], record["from_plan"] = NOT_REACHED, str(self.plan)

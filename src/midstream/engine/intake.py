@@ -1,0 +1,167 @@
+"""Intake: the rows of a version in one bucket, from their arrival until they may be forgotten.
+
+packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶ operators
+                                        └──▶ durable window rows, as long as a window needs them
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.engine.durable import DurableRows
+from midstream.engine.packed import Packed
+from midstream.engine.rows import Rows, in_order
+from midstream.engine.run import Expiry
+from midstream.engine.state import VersionState
+from midstream.model.time import FOREVER
+from midstream.operators.expression.codes import partition_codes
+from midstream.plan.plan import Plan
+from midstream.plan.window import RangeWindow, RowsWindow
+
+BATCH_SHIFT = 40
+"""A live offset is (batch, partition, place): later batches come after earlier ones."""
+
+
+class Intake:
+    """The rows of one version of a query in one bucket. State: rows that wait, in order, by alias in FROM order."""
+
+    def __init__(
+        self, plan: Plan, state: VersionState, durable: DurableRows | None, lateness_us: dict[int, int], recorded: bool
+    ) -> None:
+        self.sources = plan.query.sources
+        self.names = [plan.query.columns_of(s.alias) for s in self.sources]
+        self._state = state
+        self._durable = durable
+        self._lateness_us = lateness_us
+        self._recorded = recorded
+        self._waiting: dict[int, Rows] = {}
+        self.late: dict[int, Rows] = {}
+        """Rows of this micro-batch that are late."""
+        self._released: dict[int, list[Rows]] = {}
+        if durable is not None:
+            for rank, names in enumerate(self.names):
+                for rows in durable.waiting_rows(rank, names):
+                    self._waiting[rank] = rows
+
+    def take_in(self, packed: Packed, version: int, start_us: int | None, before: dict[int, int]) -> None:
+        """Take in the rows that may still be in order, beside those that wait; set aside those that are late.
+
+        A row is late when a micro-batch before this one has shown (`before`) a time further ahead than the lateness.
+        """
+        self.late, self._released = {}, {}
+        shift = 0 if self._recorded else (self._state.batches % (1 << 22)) << BATCH_SHIFT
+        for rank, source in enumerate(self.sources):
+            given = packed.rows.get((version, rank))
+            if not given:
+                continue
+            rows = in_order([part for _, part in sorted(given, key=lambda p: p[0])]).moved(shift)
+            if start_us is not None:
+                rows = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
+            tardy = int(np.searchsorted(rows.times, self.late_before_us(source.position, before)))
+            if tardy:
+                self.late[rank] = rows.between(0, tardy)
+                rows = rows.between(tardy, len(rows))
+            if len(rows):
+                waiting = self._waiting.get(rank)
+                self._waiting[rank] = rows if waiting is None or not len(waiting) else in_order([waiting, rows])
+
+    def late_before_us(self, position: int, before: dict[int, int]) -> int:
+        """Return the time below which rows of a stream are late, by what earlier micro-batches have shown."""
+        high = before.get(position)
+        bound = -FOREVER if high is None else high - self._lateness_us[position]
+        return max(bound, self._state.released_us)
+
+    @property
+    def first_us(self) -> int | None:
+        """Return the time of the first row that waits."""
+        return min((int(rows.times[0]) for rows in self._waiting.values() if len(rows)), default=None)
+
+    def start_at(self, start_us: int) -> None:
+        """Forget the rows that wait and are from before a time."""
+        for rank, rows in self._waiting.items():
+            self._waiting[rank] = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
+
+    def take_over(self, before: "Intake") -> None:
+        """Take over the rows that wait, and the late ones."""
+        self._waiting, self.late = before._waiting, before.late
+
+    def safe_us(self, drain: bool, high: dict[int, int]) -> int:
+        """Return the time below which no row that is not late can still come; when all is drained, after all rows."""
+        if drain and high:
+            return max(high.values()) + 1
+        positions = {s.position for s in self.sources}
+        if any(p not in high for p in positions):
+            return self._state.released_us
+        safe = min(high[p] - self._lateness_us[p] for p in positions)
+        return max(safe, self._state.released_us)
+
+    def release(self, upto_us: int) -> dict[int, Rows]:
+        """Release the rows below a time; return them by alias."""
+        released = {}
+        for rank, rows in self._waiting.items():
+            cut = int(np.searchsorted(rows.times, upto_us))
+            if cut:
+                released[rank] = rows.between(0, cut)
+                self._waiting[rank] = rows.between(cut, len(rows))
+                if self._durable is not None:
+                    self._released.setdefault(rank, []).append(released[rank])
+        self._state.released_us = max(self._state.released_us, upto_us)
+        return released
+
+    def instants(self, upto_us: int) -> list[int]:
+        """Return the times of the rows that wait below a time, each once."""
+        times = [rows.times[: np.searchsorted(rows.times, upto_us)] for rows in self._waiting.values()]
+        return [int(t) for t in np.unique(np.concatenate(times))] if times else []
+
+    @property
+    def waiting(self) -> int:
+        """Return how many rows wait."""
+        return sum(len(rows) for rows in self._waiting.values())
+
+    def keep(self, expiry: Expiry | None) -> None:
+        """Keep the rows that wait, and those that were released as long as a window needs them."""
+        durable = self._durable
+        if durable is None:
+            return
+        for rank, rows in self._waiting.items():
+            durable.wait(rank, rows)
+        for rank, parts in self._released.items():
+            durable.add(rank, in_order(parts))
+        for rank, source in enumerate(self.sources) if expiry is not None else ():
+            assert expiry is not None
+            window = source.window
+            if window is None:
+                durable.expire(rank, FOREVER, None)
+            elif isinstance(window, RangeWindow):
+                durable.expire(rank, None if expiry.now_us is None else expiry.now_us - window.width_us, None)
+            elif not window.partition_by:
+                durable.expire(rank, None, window.count, expiry.before_us)
+            else:
+                self._shrink_partitions(durable, rank, window, expiry.before_us)
+
+    def _shrink_partitions(self, durable: DurableRows, rank: int, window: RowsWindow, before_us: int) -> None:
+        """Rewrite the rows of a partitioned window once most of them have been pushed out."""
+        chunks = self._state.chunks.get(rank, [])
+        if len(chunks) < 2 or sum(c.rows for c in chunks[1:]) < chunks[0].rows + 4096:
+            return
+        rows = in_order(durable.window_rows(rank, self.names[rank]))
+        codes = partition_codes([rows.columns[c.name] for c in window.partition_by])
+        _, partition = np.unique(codes, axis=0, return_inverse=True)
+        later = rows.times >= before_us
+        # Rows that do not push others out come last: counted from the end of the others, they are all inside.
+        counts = np.bincount(partition[~later], minlength=int(partition.max(initial=0)) + 1)
+        order = np.argsort(partition, kind="stable")
+        sizes = np.bincount(partition)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        durable.replace(rank, rows.where(counts[partition] - place <= window.count))
+
+    def counted(self, rank: int) -> bool:
+        """Tell whether an alias is the first of its stream: each row of a stream counts once."""
+        source = self.sources[rank]
+        return source is next(s for s in self.sources if s.stream.name == source.stream.name)
+
+    def late_table(self, rank: int) -> pa.Table:
+        """Return late rows of an alias with their stream's name and their own column names."""
+        rows = self.late[rank]
+        named = rows.to_table().rename_columns(["_time", "_offset", *self.names[rank]])
+        return named.append_column("_stream", pa.repeat(self.sources[rank].stream.name, len(rows)))

@@ -1,0 +1,313 @@
+"""Result merger: where the output of all buckets and versions meets, micro-batch by micro-batch.
+
+    outputs of all buckets ──▶ each version in order ──▶ control manager ──▶ what leaves, in order or hop by hop
+
+Its state is small, but for output that is held back; it can be written down as plain values and tables, so that a
+micro-batch that comes again after a crash meets the state it met before.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.change.control import ControlManager
+from midstream.change.gatekeeper import left_before
+from midstream.change.lifecycle import Element
+from midstream.change.merger import triggers_of, versioned
+from midstream.change.plain import control_of_plain, control_to_plain
+from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.hopping import hop_results
+from midstream.engine.output import BucketOutput, Leaving, of_table, to_table
+from midstream.engine.schema import output_schema
+from midstream.engine.state import check_format
+from midstream.engine.watch import OutputWatch
+from midstream.model.batch import Lineage, Results
+from midstream.model.errors import PlanError
+from midstream.model.time import FOREVER
+from midstream.operators.expression.codes import partition_codes
+from midstream.operators.hopping.emission import merged
+from midstream.plan.plan import Plan
+
+FORMAT = 1
+"""The form in which a merger is written down."""
+Given = dict[int, list[Results]]
+Hops = dict[int, dict[int, tuple[int, int]]]
+"""Per version and hop: the oldest row in the windows, and a fingerprint of the rows in them."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """What leaves together, in order; of queries that hop, the answer at a hop, which may be empty."""
+
+    rows: pa.RecordBatch
+    hop_us: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether it is a whole answer, which takes the place of the one before."""
+        return self.hop_us is not None and "_sign" not in self.rows.schema.names
+
+
+@dataclass
+class ResultMerger:
+    """The versions of a query as seen from where their output meets."""
+
+    labels: tuple[int, ...]
+    plan_of: Callable[[int], Plan]
+    control: ControlManager = field(default_factory=ControlManager)
+    drained: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Per version and bucket: since when nothing older is left there."""
+    due: int = 0
+    """Changes that were read and whose position has not been reached: it may be in the next micro-batch."""
+    watch: OutputWatch = field(default_factory=OutputWatch)
+    """Follows the output of a micro-batch."""
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether results of one version simply leave."""
+        return self.control.quiet and not self.due
+
+    @property
+    def meets(self) -> bool:
+        """Tell whether results must come here before they leave: versions change, or answers are of all buckets."""
+        return not self.quiet or any(self.plan_of(life.version).query.hop_us is not None for life in self.control.alive)
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether there is more to remember than that one version runs."""
+        return bool(self.control.changes) or len(self.control.lives) > 1 or not self.control.quiet
+
+    @property
+    def version(self) -> int:
+        """Return the newest version that runs, or would start again."""
+        return self.control.newest
+
+    def over(self) -> list[int]:
+        """Return versions that will never run again, unless they are started anew."""
+        open_to = {c.new for c in self.control.open_changes}
+        lives = self.control.lives
+        return [v for v in lives if not lives[v].alive and v not in open_to and v != self.version]
+
+    def on_batch(self, outputs: Sequence[BucketOutput], everything: bool = False) -> list[Departure]:
+        """Take what all buckets emit in a micro-batch; return what leaves, in order. `everything` at the end."""
+        if not outputs:
+            return []
+        reports = [output.report for output in outputs]
+        self._check_hops(reports)
+        leaving = [item for output in outputs for item in output.leaving]
+        hops = _hops(reports)
+        begun = reports[0]["begun"]
+        self.due = reports[0]["due"]
+        for report in reports:
+            for version, over_us in report["drained"].items():
+                self.drained.setdefault(int(version), {})[report["bucket"]] = over_us
+        self._watch_held(leaving)
+        if self.control.quiet and not begun:
+            return self._straight(leaving, hops)
+        now_us = max(report["released_us"] for report in reports)
+        rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in _by_version(leaving).items()}
+        out: list[pa.RecordBatch] = []
+        for item in begun:
+            before, rest = _cut(rest, item["at_us"])
+            out += self._round(before, item["at_us"])
+            self._begin(item)
+        out += self._round(rest, now_us, everything, ended=True)
+        return self._departures(out, hops)
+
+    def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
+        """Return the results of the one version that runs."""
+        (version,) = (life.version for life in self.control.alive)
+        out = []
+        for results in self._merged(version, leaving, hops.get(version, {})) if leaving else ():
+            rows = versioned(results.rows, version)
+            out.append(rows)
+            self.watch.see(rows)
+        if out:
+            self.control.last_left = (out[-1].column("_time")[-1].as_py(), time.perf_counter())
+        return self._departures(out, hops)
+
+    def _merged(self, version: int, items: list[Leaving], hops: dict[int, tuple[int, int]]) -> list[Results]:
+        """Return the results of all buckets of one version in one order."""
+        answers: dict[int, list[pa.RecordBatch]] = {}
+        others: list[Leaving] = []
+        for item in items:
+            if item.hop_us is None:
+                others.append(item)
+            else:
+                answers.setdefault(item.hop_us, []).append(item.results.rows)
+        # A bucket emits in order.
+        alone = len(self.labels) == 1
+        out = [item.results for item in others] if alone else in_one_order(others) if others else []
+        columns = len(self.plan_of(abs(version)).query.schema)
+        for hop_us, parts in sorted(answers.items()):
+            rows = merged(parts, columns)
+            out.append(_traced(hop_results(rows, hop_us), columns, *hops[hop_us]))
+        return out
+
+    def _begin(self, item: dict[str, Any]) -> None:
+        """Let a change or a control element take effect as it did in the buckets."""
+        if "refused" in item:
+            # The change it was meant for says why.
+            for record in self.control.records()[-1:]:
+                record.reason = item["refused"]
+        elif "control" in item:
+            # Buckets that stop know less of results held back here; what they could do, nobody refuses.
+            with contextlib.suppress(PlanError):
+                self.control.control(ControlRequest(item["control"]).element, item["at_us"])
+        else:
+            request = ChangeRequest(**item["change"])
+            change = self.control.change(request, item["version"], item["at_us"], item["audit"])
+            change.record.schema_change = item["schema_change"]
+
+    def _round(self, given: Given, upto_us: int, everything: bool = False, ended: bool = False) -> list[pa.RecordBatch]:
+        control = self.control
+        self._see_references(given)
+        for version in sorted({*given, *(v for v, life in control.lives.items() if life.alive or control.audits(v))}):
+            if version < 0:
+                continue
+            over_us = self._drained_us(version)
+            if over_us is not None and not ended and over_us > upto_us:
+                over_us = None
+            control.see(version, given.get(version, []), over_us)
+        out = []
+        for emission in control.settle(upto_us, everything):
+            for batch in emission.batches:
+                self.watch.see_released(batch, upto_us) if emission.held else self.watch.see(batch)
+                out.append(batch)
+        return out
+
+    def _drained_us(self, version: int) -> int | None:
+        """Return since when a drain is over in all buckets."""
+        over = self.drained.get(version, {})
+        return max(over.values()) if len(over) == len(self.labels) else None
+
+    def _see_references(self, given: Given) -> None:
+        for change in self.control.changes:
+            if change.wants_reference:
+                over = self._drained_us(-change.new) is not None
+                self.control.see_reference(change, given.get(-change.new, []), over)
+
+    def _departures(self, batches: Sequence[pa.RecordBatch], hops: Hops) -> list[Departure]:
+        """Return batches as they leave, those of a query that hops hop by hop, also where the answer is empty."""
+        out: list[Departure] = []
+        for batch in batches:
+            if "_hop" not in batch.schema.names:
+                out.append(Departure(batch))
+                continue
+            times = batch.column("_hop").to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
+            out += [Departure(batch.slice(a, b - a), int(times[a])) for a, b in pairwise(cuts) if b > a]
+        for version, answered in hops.items():
+            if version > 0 and not self.control.merger.held.get(version):
+                found = {departure.hop_us for departure in out}
+                empty = pa.RecordBatch.from_pylist([], output_schema(self.plan_of(version)))
+                for hop_us in sorted(set(answered) - found):
+                    place = next((k for k, d in enumerate(out) if d.hop_us is not None and d.hop_us > hop_us), len(out))
+                    out.insert(place, Departure(empty, hop_us))
+        return out
+
+    def decided(self) -> list[Element]:
+        """Return, once, the elements that results of all buckets together have brought about."""
+        found, self.control.decided = self.control.decided, []
+        return found
+
+    def _watch_held(self, leaving: Sequence[Leaving]) -> None:
+        """Note how long results were held back in buckets."""
+        for item in leaving:
+            if item.held_until_us is not None and len(item.results):
+                times = item.results.rows.column("_time").to_numpy()
+                left_us = item.held_until_us if item.held_until_us < FOREVER else int(times.max())
+                self.watch.delay_us = max(self.watch.delay_us, left_us - int(times.min()))
+
+    def _check_hops(self, reports: Sequence[dict[str, Any]]) -> None:
+        """A hop leaves when all buckets have answered it, which they do in the same micro-batch."""
+        where = {(r["hops_passed"], r["next_us"]) for r in reports}
+        assert len(where) == 1, f"buckets are at different hops: {where}"
+
+    def to_plain(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return the state as plain values, and tables of the output that is held back."""
+        held = {
+            f"{version}-{place}": to_table(results)
+            for version, parts in self.control.merger.held.items()
+            for place, results in enumerate(parts)
+        }
+        drained = {str(v): {str(b): at_us for b, at_us in over.items()} for v, over in self.drained.items()}
+        plain = {"format": FORMAT, "control": control_to_plain(self.control), "drained": drained, "due": self.due}
+        return plain, held
+
+    def load(self, plain: dict[str, Any], held: dict[str, pa.Table]) -> None:
+        """Be as `to_plain` was told."""
+        check_format("what a change has come to", plain.get("format"), FORMAT)
+        self.control = control_of_plain(plain["control"])
+        self.drained = {int(v): {int(b): at_us for b, at_us in over.items()} for v, over in plain["drained"].items()}
+        self.due = plain["due"]
+        for name, table in sorted(held.items(), key=lambda item: [int(part) for part in item[0].split("-")]):
+            self.control.merger.held.setdefault(int(name.partition("-")[0]), []).append(of_table(table))
+
+
+def _by_version(leaving: Sequence[Leaving]) -> dict[int, list[Leaving]]:
+    found: dict[int, list[Leaving]] = {}
+    for item in leaving:
+        if len(item.results):
+            found.setdefault(item.version, []).append(item)
+    return found
+
+
+def _hops(reports: Sequence[dict[str, Any]]) -> Hops:
+    """Return, per version, the hops answered with the oldest row in the windows of all buckets and a fingerprint."""
+    out: Hops = {}
+    for report in reports:
+        for version, hops in report["hops"].items():
+            mine = out.setdefault(int(version), {})
+            for hop_us, oldest_us, print_ in hops:
+                before = mine.get(hop_us, (FOREVER, 0))
+                mine[hop_us] = (min(before[0], oldest_us), before[1] + print_)
+    return out
+
+
+def _traced(results: Results, columns: int, oldest_us: int, print_: int) -> Results:
+    """Return the answer at a hop with what it depends on: the rows in the windows, and which of equal rows it is."""
+    rows = results.rows
+    codes = partition_codes([rows.column(k) for k in range(columns)]).astype(np.uint64)
+    prints = np.full(len(results), print_ % 2**64, np.uint64)
+    for k in range(codes.shape[1]):
+        prints = (prints ^ codes[:, k]) * np.uint64(0x9E3779B97F4A7C15)
+        prints ^= prints >> np.uint64(29)
+    lineage = Lineage(np.full(len(results), oldest_us, np.int64), prints.view(np.int64))
+    return Results(rows, results.order, lineage)
+
+
+def in_one_order(items: Sequence[Leaving]) -> list[Results]:
+    """Bring the results of several buckets into one max order."""
+    places = [item.place() for item in items]
+    assert all(place is not None for place in places), "results of several buckets say where they stand"
+    parts = [item.results for item in items]
+    place = np.concatenate([p for p in places if p is not None])
+    order = np.lexsort(place.T[::-1])
+    rows = pa.Table.from_batches([p.rows for p in parts]).take(pa.array(order)).combine_chunks()
+    lines = [p.lineage for p in parts if p.lineage is not None]
+    lineage = None
+    # What a migration held back says what it depends on, though nobody asks.
+    if len(lines) == len(parts):
+        oldest = np.concatenate([line.oldest_us for line in lines])
+        lineage = Lineage(oldest, np.concatenate([line.prints for line in lines])).where(order)
+    return [Results(rows.to_batches()[0], place[order][:, 2:], lineage)] if rows.num_rows else []
+
+
+def _cut(given: Given, at_us: int) -> tuple[Given, Given]:
+    """Return the results that left before a position, and the others."""
+    before: Given = {}
+    after: Given = {}
+    for version, parts in given.items():
+        for results in parts:
+            left = left_before(np.column_stack([triggers_of(results)]), at_us)
+            for mask, side in ((left, before), (~left, after)):
+                if mask.any():
+                    side.setdefault(version, []).append(results.where(mask))
+    return before, after

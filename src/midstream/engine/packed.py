@@ -1,0 +1,29 @@
+"""Packed: what one micro-batch brings to one bucket."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.engine.rows import Rows
+
+
+@dataclass
+class Packed:
+    """Rows by version and alias, how far time has come, and control rows.
+
+    In a recorded run `high` is the end of the micro-batch, and `clock_us` the time of the last row there has been;
+    in a live one both are what rows have shown.
+    """
+
+    rows: dict[tuple[int, int], list[tuple[int, Rows]]] = field(default_factory=dict)
+    """Per version and alias in FROM order: rows of each partition, with its number."""
+    high: dict[int, int] = field(default_factory=dict)
+    """Per stream position: rows before this time have come, but for late ones."""
+    low: dict[int, int] = field(default_factory=dict)
+    """Per stream position: the least time in this micro-batch."""
+    clock_us: int | None = None
+    """How far time itself has come; None: as far as the largest `high`."""
+    controls: list[dict[str, Any]] = field(default_factory=list)
+    untimed: int = 0
+    """Rows without a time."""
+    last: bool = False
+    """Nothing more will come."""

@@ -1,0 +1,79 @@
+"""Reports: what each bucket reports of each micro-batch, as plain values, and their sum."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.migrate.record import MigrationRecord, over_buckets
+
+
+@dataclass
+class BatchSummary:
+    """One micro-batch over all buckets."""
+
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    waiting: int = 0
+    released_us: int = 0
+    predicate_evaluations: int = 0
+    state_tuples: int = 0
+    state_bytes: int = 0
+    rebuilt: int = 0
+    """Buckets whose states were rebuilt from their window rows."""
+    unshared: int = 0
+    """Buckets whose states did not fit into shared memory and will be rebuilt."""
+    bucket_ms: float = 0.0
+    """The slowest bucket."""
+    controls: list[dict[str, Any]] = field(default_factory=list)
+    plan: str = ""
+    join: str = "auto"
+    phase: str = "steady"
+    migrations: list[dict[str, Any]] = field(default_factory=list)
+    """Records of migrations under way or just ended, over all buckets."""
+    hops: int = 0
+    """Hops of a hopping query there were, those without rows included."""
+    flips: int = 0
+    """How often values came into differences or left them before their time."""
+    row: str = ""
+    """The control row that has the plan that runs, where there is one."""
+
+    def after(self, earlier: "BatchSummary") -> "BatchSummary":
+        """Return the sums of this round of a micro-batch and those before it."""
+        sums = {name: getattr(self, name) + getattr(earlier, name) for name in SUMMED}
+        phase = self.phase if earlier.phase == "steady" else earlier.phase
+        return replace(self, **sums, phase=phase, migrations=[*earlier.migrations, *self.migrations])
+
+
+SUMMED = ("rows_in", "rows_out", "late", "predicate_evaluations", "hops", "flips")
+
+
+def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
+    """Sum the reports of all buckets of one micro-batch. Broadcast rows count in every bucket that got them."""
+    out = BatchSummary()
+    for report in reports:
+        for name in ("rows_in", "rows_out", "late", "waiting", "predicate_evaluations", "state_tuples", "state_bytes"):
+            setattr(out, name, getattr(out, name) + report[name])
+        out.flips += report["flips"]
+        out.hops, out.row = report["hops_passed"], report["row"]
+        out.batches = report["batches"]
+        out.released_us = report["released_us"]
+        out.rebuilt += bool(report["rebuilt"])
+        out.unshared += not report["shared"]
+        out.bucket_ms = max(out.bucket_ms, report["wall_ms"])
+        out.controls = report["controls"]
+        out.plan, out.join = report["plan"], report["join"]
+        out.phase = report["phase"] if out.phase == "steady" else out.phase
+    out.migrations = over_all_buckets([report["migrations"] for report in reports])
+    return out
+
+
+def over_all_buckets(reported: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Sum the records of each migration over all buckets."""
+    found: dict[str, list[MigrationRecord]] = {}
+    for records in reported:
+        for record in records:
+            values = {k: v for k, v in record.items() if k != "duration_us"}
+            found.setdefault(record["identity"], []).append(MigrationRecord(**values))
+    return [over_buckets(records).to_dict() for records in found.values()]

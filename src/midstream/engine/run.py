@@ -1,0 +1,175 @@
+"""Version run: what answers one version of a query in one bucket, whatever kind of query it is.
+
+take rows in ──▶ advance the clock ──▶ collect what leaves
+migrate: switch plan at a position · drain: watch for the end of what is old · trace: say what results depend on
+export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild from the window rows
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.engine.output import Leaving
+from midstream.engine.planning.statistics import BucketStatistics
+from midstream.engine.rows import Rows
+from midstream.engine.state import StageState
+from midstream.migrate.record import MigrationRecord
+from midstream.migrate.request import MigrationRequest
+from midstream.operators.contract.execution import StateSize
+from midstream.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """Rows that a window over results wants kept: in place of all others, or beside those kept before."""
+
+    rows: pa.Table | None
+    state: StageState
+    instead: bool
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """Which window rows are needed no more: those that no window holds at `now_us`.
+
+    Rows of counted windows are pushed out by rows before `before_us`.
+    """
+
+    now_us: int | None
+    before_us: int
+
+
+class VersionRun(ABC):
+    """One version at work in one bucket.
+
+    Invariant: every result is in `leaving` once, in order, unless it is held back on purpose. State: that of its
+    operators, which can be rebuilt from the rows in the windows, and what `remember` says.
+    """
+
+    version: int
+    leaving: list[Leaving]
+    hops: list[tuple[int, int, int]]
+    """Hops answered in this micro-batch: their time, the oldest row in the windows and a fingerprint of their rows."""
+    hops_passed: int = 0
+    """Hops there were in this micro-batch, also those passed over because nothing could be there."""
+    next_us: int | None = None
+    """The next hop, where there are hops."""
+    row: str = ""
+    """The control row that has the plan that runs; empty: it came otherwise."""
+    planned_elsewhere: bool = False
+    """Plans of migrations are made where buckets meet, and come in control rows."""
+    held_elsewhere: Callable[[], list[Leaving]]
+    """Returns, once, the output held back that somebody else keeps."""
+
+    def begin_batch(self) -> None:
+        """Start counting for a micro-batch."""
+        self.leaving, self.hops, self.hops_passed = [], [], 0
+
+    def begin_at(self, time_us: int) -> None:  # noqa: B027 - most begin with their first row
+        """Know the time of the first row there is, in whatever bucket."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
+
+    @property
+    @abstractmethod
+    def phase(self) -> str:
+        """Return what has been going on in this micro-batch, in a word or two."""
+
+    @property
+    def phase_now(self) -> str:
+        """Return what is going on now."""
+        return self.phase
+
+    @abstractmethod
+    def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
+        """Take in the rows below a time, all there are; time itself has come to `clock_us`."""
+
+    @abstractmethod
+    def trace(self, on: bool) -> None:
+        """Let results say from now on what brought them and what they depend on; or not."""
+
+    @property
+    @abstractmethod
+    def draining(self) -> bool:
+        """Tell whether somebody watches for the end of what began before a position."""
+
+    @abstractmethod
+    def drain(self, position_us: int) -> None:
+        """Watch from now on for the end of what began before a position."""
+
+    @abstractmethod
+    def drained_us(self) -> int | None:
+        """Return from which time on no result holds a row from before that position; None: one still may."""
+
+    @property
+    def drains_by_rows(self) -> bool:
+        """Tell whether rows must come one instant at a time to say exactly when a drain is over."""
+        return False
+
+    @abstractmethod
+    def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
+        """Note a migration, which takes effect at its position.
+
+        `plan` is its plan as plain values, where it was made elsewhere, and `row` the control row that has it.
+        """
+
+    @abstractmethod
+    def records(self) -> list[MigrationRecord]:
+        """Return the records of migrations under way, or ended in this micro-batch."""
+
+    def release_held(self, at_us: int) -> None:  # noqa: B027 - most hold nothing back
+        """Let output that is held back leave at a time."""
+
+    def work(self) -> None:  # noqa: B027 - most have nothing to do
+        """Do what can be done between micro-batches."""
+
+    def finish(self) -> None:  # noqa: B027 - most have nothing to finish
+        """Say of migrations that are not over that they never will be: nothing more comes."""
+
+    @property
+    @abstractmethod
+    def predicate_evaluations(self) -> int:
+        """Return how many pairs, tuples and values the operators have tested so far."""
+
+    @property
+    def flips(self) -> int:
+        """Return how often values came into differences or left them before their time."""
+        return 0
+
+    @abstractmethod
+    def size(self) -> StateSize:
+        """Return what the states hold now."""
+
+    @abstractmethod
+    def expiry(self, released_us: int) -> Expiry | None:
+        """Return which window rows are needed no more; None: all are."""
+
+    @abstractmethod
+    def export(self) -> Any:
+        """Return the operators with their states, to go on with elsewhere."""
+
+    @abstractmethod
+    def remember(self) -> dict[str, Any]:
+        """Return as plain values what a restart has to know besides rows."""
+
+    def stage_rows(self) -> list[StageRows]:
+        """Return what windows over results want kept."""
+        return []
+
+    def take_held(self) -> list[Leaving]:
+        """Return output of this micro-batch that is held back, to be kept elsewhere."""
+        return []
+
+    def look(self) -> BucketStatistics | None:
+        """Look at what the windows hold and the operators have emitted; None: there is nothing to see."""
+        return None
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Return what the windows hold and the operators have emitted, as plain values; None: nobody looks."""
+        return None

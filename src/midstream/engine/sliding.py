@@ -1,0 +1,299 @@
+"""Sliding run: rows through the joins, differences and windows of a query that answers with each row.
+
+numbered rows ──▶ slices, cut where a migration is due ──▶ migrator ──▶ leaves at once, or is held back
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.engine.numbering import number_rows, slices, stop_at, time_of
+from midstream.engine.output import Leaving
+from midstream.engine.rows import Rows
+from midstream.engine.run import Expiry, StageRows, VersionRun
+from midstream.engine.state import StageState
+from midstream.migrate.migrator import Migrator
+from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
+from midstream.migrate.request import MigrationRequest
+from midstream.migrate.restart import refill, resume
+from midstream.model.batch import Arrival, Results
+from midstream.model.time import FOREVER
+from midstream.operators.build import TREE, build
+from midstream.operators.contract.execution import StateSize
+from midstream.plan.json import own_aggregates, read_plan, write_plan
+from midstream.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How joins are executed: as a tree, or by an eddy."""
+
+    name: str = TREE
+    routing: str = "selectivity"
+
+
+class SlidingRun(VersionRun):
+    """The operators of a sliding query, the next sequence number, and the migrations to come."""
+
+    def __init__(self, version: int, migrator: Migrator, next_seq: int = 0) -> None:
+        self.version = version
+        self.migrator = migrator
+        self.next_seq = next_seq
+        self.due: list[MigrationRequest] = []
+        """Migrations whose position has not been reached, in order."""
+        self.held: list[Leaving] = []
+        """Output that is held back and that nobody else keeps."""
+        self.held_elsewhere = list
+        self._first: Plan | None = None if next_seq else migrator.plan
+        """The plan the version was started with, where that is known."""
+        self._plans_written: dict[Plan, dict[str, Any]] = {}
+        self._columns = {a: migrator.plan.query.columns_of(a) for a in migrator.plan.query.aliases}
+        self.begin_batch()
+
+    @staticmethod
+    def start(version: int, plan: Plan, ordered: bool, framework: Framework) -> "SlidingRun":
+        """Return a run with empty states; `ordered` when other buckets' results are merged in."""
+        pipeline = build(plan, ordered, framework.name, framework.routing)
+        return SlidingRun(version, Migrator(plan, pipeline, framework.name))
+
+    @staticmethod
+    def adopt(version: int, exported: Any, remembered: dict[str, Any]) -> "SlidingRun":
+        """Go on with operators as they were exported."""
+        migrator, next_seq = exported
+        run = SlidingRun(version, migrator, next_seq)
+        waiting = {request.identity for request, _ in migrator.waiting}
+        run.due = [r for r in _requests(remembered["due"]) if r.identity not in waiting]
+        return run
+
+    @staticmethod
+    def rebuild(
+        version: int,
+        plan: Plan,
+        ordered: bool,
+        framework: Framework,
+        remembered: dict[str, Any],
+        rows: dict[str, Rows],
+        stages: Iterable[tuple[int, pa.Table, dict[str, int]]],
+        released_us: int,
+    ) -> "SlidingRun":
+        """Return operators whose states come from the window rows.
+
+        Where two plans divide the work, the rows go through them again, with the migration at its position; so they do
+        in a difference, which is then as it was after the last row it has seen. Else they only enter the states of
+        their sources: the others are incomplete from now on and completed on demand.
+        """
+        running = remembered.get("running")
+        written = remembered.get("before" if running else "plan")
+        first, plan = plan, plan if written is None else read_plan(written, own_aggregates(plan.query.root))
+        run = SlidingRun.start(version, plan, ordered, framework)
+        run._first = first
+        run.due = _requests([*([running] if running else []), *remembered.get("due", [])])
+        pipeline = run.migrator.pipeline
+        # What the stages hold is kept by itself; rows that go through the joins again have been there.
+        held, pipeline.stages = pipeline.stages, []
+        again = bool(running) or pipeline.execution.replays
+        if rows and again:
+            run._repeat(run._number(rows))
+        elif rows:
+            run._take_in_again(run._number(rows), released_us)
+        pipeline.stages = held
+        for k, table, counters in stages:
+            held[k].restore(table, counters)
+        run.begin_batch()
+        return run
+
+    def begin_batch(self) -> None:
+        """Start counting for a micro-batch."""
+        super().begin_batch()
+        self._phase = self.migrator.phase
+        self._before = {r.identity: r.state for r in self.migrator.records}
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan that runs, or is being migrated to."""
+        return self.migrator.plan
+
+    @property
+    def phase(self) -> str:
+        """Return what has been going on in this micro-batch, in a word or two."""
+        return self._phase
+
+    @property
+    def phase_now(self) -> str:
+        """Return what is going on now."""
+        return self.migrator.phase
+
+    def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
+        """Run the rows below a time through the operators."""
+        if rows:
+            self._run(self._number(rows))
+        now_us = min(clock_us, upto_us)
+        self.migrator.advance(now_us, self.next_seq - 1)
+        self._release_ended()
+        if clock_us >= upto_us:
+            self._start_due(upto_us)
+        self._leave(self.migrator.pipeline.tick(now_us))
+
+    def _number(self, rows: dict[str, Rows]) -> dict[str, Arrival]:
+        query = self.plan.query
+        by_alias = {a: rows[a] if a in rows else nothing(query.source(a).stream, c) for a, c in self._columns.items()}
+        return number_rows(query, by_alias, self.next_seq)
+
+    def _run(self, arrivals: dict[str, Arrival]) -> None:
+        end = self.next_seq + sum(len(a) for a in arrivals.values())
+        migrator = self.migrator
+        while self.next_seq < end:
+            now_us = time_of(arrivals, self.next_seq)
+            self._start_due(now_us)
+            stop = stop_at(arrivals, now_us, end, [migrator.next_cut_us(), *(r.at_us for r in self.due[:1])])
+            for piece in slices(arrivals, self.next_seq, stop):
+                _, results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
+                self._release_ended()
+                self.held += [Leaving(self.version, r) for r in migrator.pipeline.release()]
+                self._leave(results)
+                self._phase = migrator.phase if self._phase == "steady" else self._phase
+            self.next_seq = stop
+
+    def _leave(self, results: Results) -> None:
+        if len(results):
+            self.leaving.append(Leaving(self.version, results))
+
+    def _start_due(self, now_us: int) -> None:
+        """Start the migrations whose position has come."""
+        while self.due and (self.due[0].at_us or 0) <= now_us:
+            self.migrator.advance(now_us, self.next_seq - 1)
+            self._release_ended()
+            self.migrator.ask(self.due.pop(0), now_us, self.next_seq - 1)
+            self._phase = self.migrator.phase if self._phase == "steady" else self._phase
+
+    def _release_ended(self) -> None:
+        """Release what was held back, when the migration that held it is over."""
+        at_us = self.migrator.released_at_us
+        if at_us is not None:
+            self.release_held(at_us)
+            self.migrator.released_at_us = None
+
+    def release_held(self, at_us: int) -> None:
+        """Let output that is held back leave at a time."""
+        held = [*self.held_elsewhere(), *self.held]
+        held += [Leaving(self.version, r) for r in self.migrator.pipeline.release()]
+        self.leaving += [Leaving(self.version, h.results, at_us) for h in held]
+        self.held = []
+
+    def take_held(self) -> list[Leaving]:
+        """Return output that is held back, to be kept elsewhere."""
+        held, self.held = self.held, []
+        return held
+
+    def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
+        """Note a migration, which takes effect before the first row at its position or later."""
+        self.due.append(request)
+
+    def trace(self, on: bool) -> None:
+        """Let results say from now on what brought them and what they depend on; or not."""
+        self.migrator.pipeline.trace(on)
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether somebody watches for the end of what began before a position."""
+        return self.migrator.pipeline.drains
+
+    def drain(self, position_us: int) -> None:
+        """Watch from now on for the end of what began before a position."""
+        self.migrator.pipeline.drain(position_us)
+
+    def drained_us(self) -> int | None:
+        """Return from which time on no result holds a row from before that position; None: one still may."""
+        return self.migrator.pipeline.drained_us(self.next_seq - 1)
+
+    @property
+    def drains_by_rows(self) -> bool:
+        """Tell whether rows must come one instant at a time to say exactly when a drain is over."""
+        return self.migrator.pipeline.counts_rows
+
+    def records(self) -> list[MigrationRecord]:
+        """Return the records of migrations under way, or ended in this micro-batch."""
+        found = self.migrator.report()
+        return [r for r in found if r.state in (RUNNING, QUEUED) or self._before.get(r.identity) != r.state]
+
+    def work(self) -> None:
+        """Do what can be done between micro-batches."""
+        self.migrator.work(self.next_seq - 1)
+
+    def finish(self) -> None:
+        """Say of migrations that are not over that they never will be."""
+        for record in self.migrator.records:
+            if record.state in (RUNNING, QUEUED):
+                record.state = UNFINISHED
+        self.release_held(FOREVER)
+
+    @property
+    def predicate_evaluations(self) -> int:
+        """Return how many pairs the joins have tested so far."""
+        return self.migrator.pipeline.predicate_evaluations
+
+    def size(self) -> StateSize:
+        """Return what the states hold now."""
+        return self.migrator.pipeline.size()
+
+    def expiry(self, released_us: int) -> Expiry | None:
+        """Return which window rows are needed no more."""
+        migrator = self.migrator
+        return Expiry(migrator.pipeline.expires_upto_us(migrator.last_us, released_us), FOREVER)
+
+    def export(self) -> Any:
+        """Return the operators with their states, to go on with elsewhere."""
+        return self.migrator, self.next_seq
+
+    def remember(self) -> dict[str, Any]:
+        """Return the plan and the migrations under way or to come."""
+        migrator = self.migrator
+        divided = migrator.divides_work and migrator.current is not None
+        return {
+            "plan": self._written(migrator.plan),
+            "before": self._written(migrator.before) if divided else None,
+            "running": asdict(migrator.current) if divided and migrator.current is not None else None,
+            "due": [asdict(r) for r in (*(request for request, _ in migrator.waiting), *self.due)],
+        }
+
+    def _written(self, plan: Plan) -> dict[str, Any] | None:
+        """Return a plan as plain values; None: the one the version was started with."""
+        if plan is self._first:
+            return None
+        if plan not in self._plans_written:
+            self._plans_written = {plan: write_plan(plan)}
+        return self._plans_written[plan]
+
+    def stage_rows(self) -> list[StageRows]:
+        """Return what windows over results want kept."""
+        out = []
+        for stage in self.migrator.pipeline.stages:
+            rows = stage.needed_rows() if stage.sparse else stage.fresh_rows()
+            counters = stage.counters()
+            out.append(StageRows(rows, StageState([], counters, stage.first_number, counters["next"]), stage.sparse))
+        return out
+
+    def _take_in_again(self, arrivals: dict[str, Arrival], now_us: int) -> None:
+        """Take in rows that have been through the joins; what the joins held is completed on demand."""
+        end = self.next_seq + sum(len(a) for a in arrivals.values())
+        for piece in slices(arrivals, self.next_seq, end):
+            refill(self.migrator, piece.arrivals, piece.now_us, piece.seq)
+        self.next_seq = end
+        resume(self.migrator, now_us, end - 1)
+
+    def _repeat(self, arrivals: dict[str, Arrival]) -> None:
+        """Run rows through the joins again; what comes out has left, or is kept, already."""
+        self._run(arrivals)
+        self.leaving, self.held = [], []
+
+
+def nothing(stream: Any, names: Iterable[str]) -> Rows:
+    """Return no rows, with columns of a stream."""
+    empty = pa.array([], pa.int64()).to_numpy()
+    return Rows(empty, empty, {n: pa.array([], stream.type_of(n)) for n in names})
+
+
+def _requests(plain: Iterable[dict[str, Any]]) -> list[MigrationRequest]:
+    return [MigrationRequest(**request) for request in plain]

@@ -1,0 +1,67 @@
+"""Store: where a bucket keeps what must last: a head, and tables under structured keys.
+
+In process a store is a dictionary, on Spark it is the query's state store; only there tables become bytes.
+"""
+
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+WINDOW, WAITING, HELD, STAGE = "window", "waiting", "held", "stage"
+"""Kinds of tables: rows in windows, rows whose time has not come, output held back, rows in windows over results."""
+
+
+class Key(NamedTuple):
+    """What a table is kept under: `place` is the alias in FROM order, or the stage."""
+
+    kind: str
+    version: int
+    place: int
+    chunk: int
+
+
+class Store(Protocol):
+    """The durable state of one bucket."""
+
+    def read_head(self) -> str | None:
+        """Return the head, or None before the first micro-batch."""
+
+    def write_head(self, head: str) -> None:
+        """Replace the head."""
+
+    def read(self, key: Key) -> pa.Table:
+        """Return a table."""
+
+    def write(self, key: Key, table: pa.Table) -> None:
+        """Add or replace a table."""
+
+    def remove(self, key: Key) -> None:
+        """Remove a table."""
+
+
+class MemoryStore:
+    """A store in this process."""
+
+    def __init__(self) -> None:
+        self.head: str | None = None
+        self.tables: dict[Key, pa.Table] = {}
+
+    def read_head(self) -> str | None:
+        """Return the head, or None before the first micro-batch."""
+        return self.head
+
+    def write_head(self, head: str) -> None:
+        """Replace the head."""
+        self.head = head
+
+    def read(self, key: Key) -> pa.Table:
+        """Return a table."""
+        return self.tables[key]
+
+    def write(self, key: Key, table: pa.Table) -> None:
+        """Add or replace a table."""
+        self.tables[key] = table
+
+    def remove(self, key: Key) -> None:
+        """Remove a table."""
+        del self.tables[key]

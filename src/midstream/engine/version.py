@@ -1,0 +1,143 @@
+"""One version of a query in one bucket: release what is in order, run it, keep what must last.
+
+packed rows ──▶ intake: late? wait, release in order ──▶ version run ──▶ what leaves
+                    └──▶ durable window rows                └──▶ what it remembers, its operators' arrays
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from midstream.engine.durable import DurableRows
+from midstream.engine.family import RunSpec, adopt_run, rebuild_run, start_run
+from midstream.engine.intake import Intake
+from midstream.engine.rows import Rows, in_order
+from midstream.engine.run import VersionRun
+from midstream.engine.state import VersionState
+from midstream.engine.store import Store
+from midstream.model.time import FOREVER
+from midstream.plan.plan import Plan
+
+
+class OperatorMemory(Protocol):
+    """Where the operators of a bucket lie between two micro-batches, so that they need not be rebuilt."""
+
+    def take(self, version: int, token: str) -> Any | None:
+        """Return what was published under a token, or None; it is gone from there then."""
+
+    def publish(self, version: int, token: str, exported: Any) -> bool:
+        """Keep operators under a token; return whether there was room."""
+
+    def forget(self, version: int) -> None:
+        """Remove what is kept of a version."""
+
+
+class VersionInBucket:
+    """One version in one bucket."""
+
+    def __init__(
+        self,
+        number: int,
+        plan: Plan,
+        spec: RunSpec,
+        state: VersionState,
+        lateness_us: dict[int, int],
+        recorded: bool,
+        store: Store | None,
+        memory: OperatorMemory | None,
+    ) -> None:
+        self.number = number
+        self.state = state
+        self._plan = plan
+        self._spec = spec
+        self._durable = None if store is None else DurableRows(store, state, number)
+        self._memory = memory
+        self.intake = Intake(plan, state, self._durable, lateness_us, recorded)
+        self.run, self.rebuilt = self._attach()
+        self.begin_batch()
+
+    def begin_batch(self) -> None:
+        """Start counting for a micro-batch."""
+        self.rows_in = 0
+        self.run.begin_batch()
+        self._tested, self._flips = self.run.predicate_evaluations, self.run.flips
+
+    def _attach(self) -> tuple[VersionRun, bool]:
+        """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
+        state, durable = self.state, self._durable
+        if durable is None or not state.token:
+            return start_run(self.number, self._plan, self._spec), False
+        exported = None if self._memory is None else self._memory.take(self.number, state.token)
+        if exported is not None:
+            run = adopt_run(self.number, self._plan, self._spec, exported, state.run)
+        else:
+            held = {k: durable.window_rows(k, names) for k, names in enumerate(self.intake.names)}
+            rows = {self.intake.sources[k].alias: in_order(parts) for k, parts in held.items() if parts}
+            run = rebuild_run(
+                self.number, self._plan, self._spec, state.run, rows, durable.stage_rows(), state.released_us
+            )
+        run.held_elsewhere = durable.take_held
+        return run, exported is None
+
+    def take_over(self, before: "VersionInBucket") -> None:
+        """Take over the rows that wait, and what has come out, from before the version started anew."""
+        self.intake.take_over(before.intake)
+        self.run.leaving, self.run.hops = before.run.leaving, before.run.hops
+        self.rows_in = before.rows_in
+
+    def advance(self, upto_us: int, clock_us: int, count_from_us: int, here: set[str]) -> None:
+        """Run the rows below a time; time itself has come to `clock_us`.
+
+        Rows before `count_from_us` were counted in another version; those of aliases that are not `here` are counted
+        in another bucket.
+        """
+        released = self.intake.release(upto_us)
+        rows: dict[str, Rows] = {}
+        for rank, mine in released.items():
+            alias = self.intake.sources[rank].alias
+            rows[alias] = mine
+            if alias in here and self.intake.counted(rank):
+                self.rows_in += len(mine) - int(np.searchsorted(mine.times, count_from_us))
+        self.run.take(rows, self.state.released_us, clock_us)
+
+    def watch(self, position_us: int) -> None:
+        """Watch from now on for the end of what began before a position."""
+        if not self.run.draining:
+            self.run.drain(position_us)
+
+    def drained_us(self) -> int | None:
+        """Return from which time on nothing from before the watched position is left; None: there may be."""
+        return self.run.drained_us() if self.run.draining else None
+
+    def close(self, release: bool, last: bool) -> bool:
+        """Keep what must last; return whether the operators can be found again by other workers of this host.
+
+        `release` lets output leave that is held back, `last` says that nothing more comes.
+        """
+        run, durable = self.run, self._durable
+        run.work()
+        if release or last:
+            run.release_held(FOREVER)
+        if last:
+            run.finish()
+        if durable is None:
+            return True
+        self.intake.keep(run.expiry(self.state.released_us))
+        for k, stage in enumerate(run.stage_rows()):
+            durable.keep_stage(k, stage)
+        durable.hold_back(run.take_held())
+        run.held_elsewhere = durable.take_held
+        self.state.run = run.remember()
+        durable.commit()
+        return self._memory is None or self._memory.publish(self.number, self.state.token, run.export())
+
+    def report(self) -> dict[str, Any]:
+        """Return what the version did in this micro-batch, and what it holds."""
+        size = self.run.size()
+        return {
+            "waiting": self.intake.waiting,
+            "predicate_evaluations": self.run.predicate_evaluations - self._tested,
+            "state_tuples": size.tuples,
+            "state_bytes": size.nbytes,
+            "flips": self.run.flips - self._flips,
+        }

@@ -1,0 +1,180 @@
+"""A live query as its driver follows it: which versions and plan run, what leaves, what became of changes.
+
+before a micro-batch: does something go on? ──▶ results meet here, or leave from the workers
+after it: what has begun or ended ──▶ control rows for the buckets, events, versions that need no rows any more
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import DataFrame
+
+from midstream.change.record import OPEN
+from midstream.engine.bucket import BucketSpec
+from midstream.engine.controls import CONTROL, DRAIN, ELEMENT
+from midstream.engine.family import RunSpec
+from midstream.engine.output import BucketOutput
+from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.planner import Planner, looks_of
+from midstream.engine.records import Records
+from midstream.engine.reports import BatchSummary
+from midstream.engine.schema import output_schema
+from midstream.migrate.request import MigrationRequest
+from midstream.model.errors import MidstreamError
+from midstream.model.stream import StreamSchema
+from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.aggregates import UserAggregate
+from midstream.plan.nodes import MethodChoice
+from midstream.plan.plan import Plan, ordered_plan
+from midstream.plan.tree import parse_tree
+from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.lines import of_lines
+from midstream.spark.merger_log import MergerLog
+from midstream.spark.repository import Catalog, StoredVersions, read_catalog, retire, write_catalog
+from midstream.spark.writer import ResultWriter
+
+Event = dict[str, Any]
+
+
+def open_catalog(
+    folder: Path,
+    schemas: Sequence[StreamSchema],
+    first: Plan,
+    streams: Sequence[str],
+    aggregates: Mapping[str, UserAggregate],
+) -> Catalog:
+    """Decide which streams a run reads: what Spark has begun to read stays."""
+    names = [s.name for s in schemas]
+    for name in streams:
+        if name not in names:
+            raise MidstreamError(f"there is no stream '{name}' to read; the streams are {', '.join(names)}")
+    if (folder / "catalog.json").is_file():
+        catalog = replace(read_catalog(folder, aggregates), streams=tuple(schemas))
+    else:
+        used = {s.stream.name for s in first.query.sources} | set(streams)
+        catalog = Catalog(tuple(schemas), tuple(n for n in names if n in used), aggregates, first)
+    write_catalog(folder, catalog)
+    return catalog
+
+
+class LiveQuery:
+    """The versions of one run."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        labels: tuple[int, ...],
+        first: Plan,
+        writer: ResultWriter,
+        adaptation: Adaptation | None,
+        aggregates: Mapping[str, UserAggregate],
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._writer = writer
+        self._labels = labels
+        self._adaptation = adaptation
+        self.versions = StoredVersions(str(checkpoint.versions.absolute()), first, dict(aggregates))
+        self._log = MergerLog(checkpoint.mergers, labels, self.versions.plan_of)
+        self._merger = self._log.before(1 << 62)
+        self.records = Records()
+        """Records of changes."""
+        self.newest = self._merger.version
+        """The newest version that runs, or is to."""
+        self._planners: dict[int, Planner] = {}
+
+    def plan(self) -> Plan:
+        """Return the plan the newest version was started with."""
+        return self.versions.plan_of(self.newest)
+
+    @property
+    def planner(self) -> Planner | None:
+        """Return who plans the migrations of the newest version, where that is done here."""
+        plan = self.plan()
+        if plan.query.hop_us is None:
+            return None
+        if self.newest not in self._planners:
+            log = self._checkpoint.controls
+            self._planners[self.newest] = Planner(plan, log, self._adaptation, self.newest)
+        return self._planners[self.newest]
+
+    def running(self, summary: BatchSummary) -> Plan:
+        """Return the plan that runs, or is being migrated to, after a micro-batch that reported this."""
+        if self.planner is not None:
+            return self.planner.plan_of(summary.row)
+        query = self.plan().query
+        if not summary.plan:
+            return self.plan()
+        return ordered_plan(query, parse_tree(summary.plan, query.aliases), cast(MethodChoice, summary.join))
+
+    def check(self, request: MigrationRequest, summary: BatchSummary) -> None:
+        """Refuse a migration that the running plan cannot make."""
+        if self.planner is not None:
+            self.planner.planned(request)
+        else:
+            request.checked(self.running(summary))
+
+    def statistics(self) -> HopStatistics | None:
+        """Return what the buckets have last reported of their rows."""
+        return None if self.planner is None else self.planner.statistics
+
+    def spec(self, lateness_us: dict[int, int]) -> BucketSpec:
+        """Return what all buckets share."""
+        run = RunSpec(ordered=self._writer.ordered, looks=looks_of(self._adaptation))
+        return BucketSpec(self.versions.plan_of, lateness_us, False, self._labels, run)
+
+    def on_batch(self, lines: DataFrame, number: int) -> tuple[list[BucketOutput], list[tuple[str, Event]]]:
+        """Hand the results of a micro-batch to the sink; return what buckets emitted besides, and what is new."""
+        self._merger = merger = self._log.before(number)
+        self.newest = merger.version
+        meets = merger.meets
+        schema = output_schema(self.plan())
+        if meets:
+            outputs = of_lines(lines.select("bucket", "kind", "blob").collect())
+            draining = any(c["do"] == DRAIN for o in outputs[:1] for c in o.report["controls"])
+            departures = merger.on_batch(outputs, everything=draining)
+            self._writer.write(departures, schema, number)
+            for place, output in enumerate(outputs):
+                output.report["rows_out"] = 0 if place else sum(d.rows.num_rows for d in departures)
+        else:
+            outputs = of_lines(self._writer.write_lines(lines, schema, number))
+            merger.on_batch(outputs)
+        reports = [output.report for output in outputs]
+        if reports and self.planner is not None:
+            self.planner.on_batch(reports)
+        for report in reports:
+            # People read plans elsewhere.
+            report["controls"] = [{k: v for k, v in c.items() if k != "plan"} for c in report["controls"]]
+        return outputs, self._end(number, reports, meets)
+
+    def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:
+        """End a micro-batch; return what there is to say of changes and control elements."""
+        merger = self._merger
+        decided = merger.decided()
+        if len(self._labels) > 1:
+            for element in decided:
+                log = self._checkpoint.controls
+                log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+        for version in merger.over():
+            retire(self._checkpoint.versions, version)
+        self.newest = merger.version
+        self._log.after(batch, merger, (meets and merger.changed) or not merger.quiet)
+        return self._news(batch, reports)
+
+    def _news(self, batch: int, reports: list[Event]) -> list[tuple[str, Event]]:
+        news: list[tuple[str, Event]] = []
+        for item in reports[0]["begun"] if reports else ():
+            if "control" in item:
+                more = {"batch": batch, "identity": item["id"], "control": item["control"]}
+                state = {"state": "refused", "reason": item["refused"]} if "refused" in item else {"state": "in effect"}
+                news.append((CONTROL, {**more, "position_us": item["at_us"], **state}))
+        return news + [("change", {"batch": batch, **r}) for r in self.records.see(self.changes())]
+
+    def changes(self) -> list[Event]:
+        """Return what became of each change."""
+        return [r.to_dict() for r in self._merger.control.records()]
+
+    def under_way(self) -> list[Event]:
+        """Return the records of changes that are not over."""
+        return self.records.under_way(OPEN)
