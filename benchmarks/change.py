@@ -25,8 +25,8 @@ from benchmarks.workload import Workload, equi_join
 from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
-from midstream.engine.rows import Rows, one_array
-from midstream.engine.sliding import Framework, SlidingRun
+from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.run.sliding import Framework, SlidingRun
 from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
 from midstream.operators import build

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midstream.engine.bucket import Bucket, BucketSpec
-from midstream.engine.family import RunSpec
-from midstream.engine.merger import Departure, ResultMerger
-from midstream.engine.output import BucketOutput
-from midstream.engine.packed import Packed
+from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.state import Due
+from midstream.engine.bucket.store import MemoryStore
+from midstream.engine.control.versions import KnownVersions
 from midstream.engine.planning.plans import migrated
-from midstream.engine.routing import buckets_of
-from midstream.engine.rows import Rows
-from midstream.engine.sliding import Framework
-from midstream.engine.state import Due
-from midstream.engine.store import MemoryStore
-from midstream.engine.versions import KnownVersions
+from midstream.engine.results.merger import Departure, ResultMerger
+from midstream.engine.results.output import BucketOutput
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.routing import buckets_of
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.family import RunSpec
+from midstream.engine.run.sliding import Framework
 from midstream.plan.plan import Plan
 from midstream.spark.lines import of_lines, to_lines
 from midstream.spark.mapped import MappedMemory

@@ -13,10 +13,10 @@ from engine.cluster import Cluster
 
 import midstream as ms
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.engine.controls import ELEMENT
-from midstream.engine.merger import ResultMerger
-from midstream.engine.packed import Packed
-from midstream.engine.rows import Rows
+from midstream.engine.control.controls import ELEMENT
+from midstream.engine.results.merger import ResultMerger
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.rows import Rows
 from midstream.plan.plan import Plan
 from oracle.changes import METHODS, Change, Oracle
 from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us

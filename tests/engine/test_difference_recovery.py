@@ -8,8 +8,8 @@ import pytest
 from engine.cluster import Cluster
 
 import midstream as ms
-from midstream.engine.packed import Packed
-from midstream.engine.rows import Rows
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.rows import Rows
 from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from engine.cluster import Cluster
 
-from midstream.engine.controls import DRAIN, MIGRATE
-from midstream.engine.merger import Departure
-from midstream.engine.packed import Packed
+from midstream.engine.control.controls import DRAIN, MIGRATE
 from midstream.engine.planning.adapt import parse_adaptation
 from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import plan_hopping
-from midstream.engine.rows import Rows
-from midstream.engine.schema import output_schema
+from midstream.engine.results.merger import Departure
+from midstream.engine.results.schema import output_schema
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.explain import explain_any
@@ -332,9 +332,7 @@ def test_buckets_go_on_with_the_tree_their_driver_has_chosen(lost: bool, tmp_pat
         if lost:
             for file in tmp_path.glob("*/*/*"):
                 file.unlink()
-            cluster.planner = (
-                Planner(cluster.plan, cluster.log, cluster.adaptation) if step == 15 else cluster.planner
-            )
+            cluster.planner = Planner(cluster.plan, cluster.log, cluster.adaptation) if step == 15 else cluster.planner
         cluster.step(until(cluster, tables, step * 2 * SECOND, (step + 1) * 2 * SECOND))
     records = [r for events in cluster.reports for r in events[0]["migrations"] if r["state"] == "finished"]
     assert records, "the driver saw that c is joined too late"

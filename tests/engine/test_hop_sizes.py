@@ -8,7 +8,7 @@ import pytest
 from engine.test_hop_recovery import draw_asked, draw_requests, plan_of, streams_of
 
 from midstream.engine.planning.sizes import filled
-from midstream.engine.schema import output_schema
+from midstream.engine.results.schema import output_schema
 from midstream.local.loop import Loop
 from midstream.local.sinks import TableSink
 from midstream.operators.hopping.build_execution import HopExecution, _Relations

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from midstream.engine import numbering
+from midstream.engine.rows import numbering
 from midstream.local.direct import DirectRun
 from midstream.model.errors import PlanError
 from midstream.operators.expression import codes

@@ -8,7 +8,7 @@ import pyarrow.compute
 import pytest
 
 import midstream as ms
-from midstream.engine import numbering
+from midstream.engine.rows import numbering
 from oracle.generate import Case
 from oracle.recompute import plain, recompute
 from seeds import seeds

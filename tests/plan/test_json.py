@@ -10,9 +10,9 @@ import pytest
 from engine.test_hop_recovery import draw_asked, plan_of, ticking
 from lang.streams import CATALOG
 
+from midstream.engine.planning.plans import migrated
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
-from midstream.local.hop_plans import migrated
 from midstream.local.replay import make_plan
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError

@@ -180,14 +180,17 @@ def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> No
 
 
 def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
-    from midstream.engine.merger import Departure
+    from midstream.engine.results.merger import Departure
     from midstream.spark.kept_table import KeptTable
 
     def change(hop: int, *rows: tuple[str | None, float | None, int]) -> Departure:
         at = [hop] * len(rows)
         names, numbers, signs = zip(*rows, strict=True) if rows else ((), (), ())
         columns = {"s": pa.array(names, pa.string()), "x": pa.array(numbers, pa.float64())}
-        added = {n: pa.array(v, pa.int64()) for n, v in (("_time", at), ("_version", [1] * len(rows)), ("_hop", at), ("_sign", signs))}
+        added = {
+            n: pa.array(v, pa.int64())
+            for n, v in (("_time", at), ("_version", [1] * len(rows)), ("_hop", at), ("_sign", signs))
+        }
         return Departure(pa.record_batch({**columns, **added}), hop)
 
     table = KeptTable(tmp_path / "kept")

@@ -28,7 +28,7 @@ import pyspark.cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from midstream.engine.bucket import BucketSpec
+from midstream.engine.bucket.bucket import BucketSpec
 from midstream.spark import rehearse
 from midstream.spark.control_log import ControlLog
 from midstream.spark.lines import of_lines
@@ -37,9 +37,11 @@ from midstream.spark.processor import OUTPUT, BucketProcessor
 from midstream.spark.settings import with_settings
 
 STAGED = f"run int, stream int, {rehearse.STAGED}"
+HELD = ("high", "clock", "last", "blob")
 STAGED_ARROW = pa.schema(
-    [("run", pa.int32()), ("stream", pa.int32()), ("high", pa.int64()), ("clock", pa.int64()), ("last", pa.bool_())]
-    + [("blob", pa.binary())]
+    zip(
+        ("run", "stream", *HELD), (pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.bool_(), pa.binary()), strict=True
+    )
 )
 FAILED = -9
 """The kind of a line that says why a bucket failed."""
@@ -77,7 +79,7 @@ class PackAll:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place, (run, stream) in enumerate(zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True)):
-                yield from self._packers[run, stream](iter([batch.slice(place, 1).select(["high", "clock", "last", "blob"])]))
+                yield from self._packers[run, stream](iter([batch.slice(place, 1).select(list(HELD))]))
 
 
 class ControlAll:
@@ -286,7 +288,14 @@ def stage(runs: list[Waiting], folder: Path) -> None:
         for n, run in enumerate(runs):
             for k, place in enumerate(run.staged if number < run.batches else ()):
                 held = pq.read_table(place / f"{number:08d}.parquet")
-                columns = [pa.array([n], pa.int32()), pa.array([k], pa.int32()), held["high"], held["clock"], held["last"], held["blob"]]
+                columns = [
+                    pa.array([n], pa.int32()),
+                    pa.array([k], pa.int32()),
+                    held["high"],
+                    held["clock"],
+                    held["last"],
+                    held["blob"],
+                ]
                 parts.append(pa.table(columns, schema=STAGED_ARROW))
         file = folder / f"{number:08d}.parquet"
         pq.write_table(pa.concat_tables(parts), file, compression="none")

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from midstream.app.engine import Engine, PlannedQuery
 from midstream.app.launch import launch
-from midstream.engine.controls import DRAIN, SNAPSHOT
+from midstream.engine.control.controls import DRAIN, SNAPSHOT
 from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
 from midstream.spark.rates import Stretch

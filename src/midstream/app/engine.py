@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
-from midstream.engine.schema import output_schema
+from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_any
 from midstream.local.aggregates import user_aggregate

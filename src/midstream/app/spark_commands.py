@@ -17,7 +17,7 @@ from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
-from midstream.engine.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.engine.control.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.plans import check_hop_request
 from midstream.local.migrations import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError

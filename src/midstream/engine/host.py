@@ -14,22 +14,22 @@ import numpy.typing as npt
 
 from midstream.change.control import ControlManager
 from midstream.change.request import ChangeRequest
-from midstream.engine.bucket import Bucket, BucketSpec
-from midstream.engine.controls import CHANGE, CONTROL, ELEMENT, MIGRATE, ControlQueue
-from midstream.engine.family import RunSpec
-from midstream.engine.merger import Departure, ResultMerger
-from midstream.engine.output import BucketOutput
-from midstream.engine.packed import Packed
+from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.state import Due
+from midstream.engine.bucket.store import Store
+from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MIGRATE, ControlQueue
 from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.sizes import SeenSizes
 from midstream.engine.planning.statistics import statistics_of
-from midstream.engine.records import Records
-from midstream.engine.reports import BatchSummary, over_all_buckets, total
-from midstream.engine.routing import buckets_of
-from midstream.engine.rows import Rows
-from midstream.engine.sliding import Framework
-from midstream.engine.state import Due
-from midstream.engine.store import Store
+from midstream.engine.results.merger import Departure, ResultMerger
+from midstream.engine.results.output import BucketOutput
+from midstream.engine.results.records import Records
+from midstream.engine.results.reports import BatchSummary, over_all_buckets, total
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.routing import buckets_of
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.family import RunSpec
+from midstream.engine.run.sliding import Framework
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER

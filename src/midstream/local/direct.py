@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from midstream.engine.bucket.state import Due
 from midstream.engine.host import Left, QueryHost
-from midstream.engine.rows import Rows, one_array
-from midstream.engine.sliding import Framework, SlidingRun
-from midstream.engine.state import Due
+from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.run.sliding import Framework, SlidingRun
 from midstream.local.sources import StreamRows
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import MigrationRecord

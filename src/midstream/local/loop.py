@@ -8,14 +8,14 @@ from typing import Any
 from midstream.change.record import unreached
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
+from midstream.engine.bucket.state import Due
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import migrated
-from midstream.engine.rows import Rows, one_array
-from midstream.engine.schema import output_schema
-from midstream.engine.sliding import Framework
-from midstream.engine.state import Due
+from midstream.engine.results.schema import output_schema
+from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.run.sliding import Framework
 from midstream.local.arrivals import StreamReader
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink

@@ -11,7 +11,7 @@ from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
 from midstream.engine.planning.plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
-from midstream.engine.schema import output_schema
+from midstream.engine.results.schema import output_schema
 from midstream.lang.sql import parse_any
 from midstream.local.aggregates import load_aggregates
 from midstream.local.late import LateFile

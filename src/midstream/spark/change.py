@@ -8,7 +8,7 @@ from midstream.change.record import ABORTED, SUPERSEDED
 from midstream.change.repository import check_change, columns_of, united
 from midstream.change.request import DRAIN, ChangeRequest
 from midstream.change.schema import schema_change
-from midstream.engine.controls import CHANGE
+from midstream.engine.control.controls import CHANGE
 from midstream.lang.sql import parse_any
 from midstream.local.replay import plan_any
 from midstream.model.errors import MidstreamError

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from midstream.engine.merger import Departure
+from midstream.engine.results.merger import Departure
 from midstream.kernels.bag import cancel
 from midstream.model.errors import SinkError
 from midstream.operators.hopping.coding import Coding

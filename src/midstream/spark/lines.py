@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.change.merger import versioned
-from midstream.engine.output import ORDER, BucketOutput, Leaving, lists, of_table, to_table
+from midstream.engine.results.output import ORDER, BucketOutput, Leaving, lists, of_table, to_table
 from midstream.spark.blobs import from_blob, to_blob
 
 RESULT, REPORT, LATE = 0, 1, 2

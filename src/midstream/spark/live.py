@@ -12,15 +12,15 @@ from typing import Any, cast
 from pyspark.sql import DataFrame
 
 from midstream.change.record import OPEN
-from midstream.engine.bucket import BucketSpec
-from midstream.engine.controls import CONTROL, DRAIN, ELEMENT
-from midstream.engine.family import RunSpec
-from midstream.engine.output import BucketOutput
+from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.control.controls import CONTROL, DRAIN, ELEMENT
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner, looks_of
-from midstream.engine.records import Records
-from midstream.engine.reports import BatchSummary
-from midstream.engine.schema import output_schema
+from midstream.engine.results.output import BucketOutput
+from midstream.engine.results.records import Records
+from midstream.engine.results.reports import BatchSummary
+from midstream.engine.results.schema import output_schema
+from midstream.engine.run.family import RunSpec
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema

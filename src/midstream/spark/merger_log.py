@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from midstream.engine.merger import ResultMerger
+from midstream.engine.results.merger import ResultMerger
 from midstream.plan.plan import Plan
 
 KEPT = 3

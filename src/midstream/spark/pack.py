@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from midstream.engine.routing import buckets_of
-from midstream.engine.rows import OFFSET, TIME, Rows, one_array
+from midstream.engine.rows.routing import buckets_of
+from midstream.engine.rows.rows import OFFSET, TIME, Rows, one_array
 from midstream.model.time import NEVER
 from midstream.model.types import storage_type
 from midstream.plan.plan import Plan

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from midstream.engine.bucket import Bucket, BucketSpec
-from midstream.engine.family import load_kernels_of
-from midstream.engine.packed import Packed
-from midstream.engine.rows import Rows
-from midstream.engine.store import Key
+from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.store import Key
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.family import load_kernels_of
 from midstream.spark.blobs import from_blob, to_blob
 from midstream.spark.lines import to_lines
 from midstream.spark.mapped import MappedMemory

@@ -21,18 +21,18 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.change.control import GRACEFUL
 from midstream.change.record import unreached
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest
-from midstream.engine.bucket import BucketSpec
-from midstream.engine.controls import ELEMENT
-from midstream.engine.family import RunSpec
-from midstream.engine.merger import ResultMerger
-from midstream.engine.output import BucketOutput
+from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.control.controls import ELEMENT
+from midstream.engine.control.versions import KnownVersions
 from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import migrated
-from midstream.engine.records import Records
-from midstream.engine.reports import total
-from midstream.engine.rows import OFFSET, TIME
-from midstream.engine.sliding import Framework
-from midstream.engine.versions import KnownVersions
+from midstream.engine.results.merger import ResultMerger
+from midstream.engine.results.output import BucketOutput
+from midstream.engine.results.records import Records
+from midstream.engine.results.reports import total
+from midstream.engine.rows.rows import OFFSET, TIME
+from midstream.engine.run.family import RunSpec
+from midstream.engine.run.sliding import Framework
 from midstream.local.arrivals import StreamReader
 from midstream.local.loop import Loop
 from midstream.local.report import BatchReport, Report

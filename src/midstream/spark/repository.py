@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from midstream.engine.state import check_format
 from midstream.model.errors import MidstreamError
+from midstream.model.format import check_format
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.json import read_plan, read_schema, read_type, write_plan, write_schema, write_type

@@ -15,11 +15,11 @@ from pyspark.sql.streaming import StreamingQuery
 from midstream.change.record import OPEN
 from midstream.change.request import DRAIN as drain_method
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.engine.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.adapt import adaptation_of
-from midstream.engine.records import Records
-from midstream.engine.reports import BatchSummary, total
-from midstream.engine.schema import output_schema
+from midstream.engine.results.records import Records
+from midstream.engine.results.reports import BatchSummary, total
+from midstream.engine.results.schema import output_schema
 from midstream.local.explain import explain_any
 from midstream.local.loop import MOST_BUCKETS
 from midstream.migrate.record import QUEUED, RUNNING

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from midstream.engine.merger import Departure
+from midstream.engine.results.merger import Departure
 from midstream.model.errors import SinkError
 from midstream.spark.blobs import from_blob
 from midstream.spark.files import folder_of, replace_file

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from midstream.engine.merger import Departure
-from midstream.engine.output import ORDER
+from midstream.engine.results.merger import Departure
+from midstream.engine.results.output import ORDER
 from midstream.spark.blobs import from_blob
 from midstream.spark.lines import RESULT
 from midstream.spark.sinks import BatchSink, ParquetFolder

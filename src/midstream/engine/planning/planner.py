@@ -9,7 +9,7 @@ The control log keeps every plan that was sent, so that whoever starts the query
 from collections.abc import Sequence
 from typing import Any
 
-from midstream.engine.controls import MIGRATE, ControlSink
+from midstream.engine.control.controls import MIGRATE, ControlSink
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.adviser import HopAdviser
 from midstream.engine.planning.plans import migrated

@@ -7,11 +7,11 @@ packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶
 import numpy as np
 import pyarrow as pa
 
-from midstream.engine.durable import DurableRows
-from midstream.engine.packed import Packed
-from midstream.engine.rows import Rows, in_order
-from midstream.engine.run import Expiry
-from midstream.engine.state import VersionState
+from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.state import VersionState
+from midstream.engine.rows.packed import Packed
+from midstream.engine.rows.rows import Rows, in_order
+from midstream.engine.run.contract import Expiry
 from midstream.model.time import FOREVER
 from midstream.operators.expression.codes import partition_codes
 from midstream.plan.plan import Plan

@@ -7,19 +7,30 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from midstream.engine.output import Leaving
 from midstream.engine.planning.statistics import BucketStatistics
-from midstream.engine.rows import Rows
-from midstream.engine.state import StageState
+from midstream.engine.results.output import Leaving
+from midstream.engine.rows.rows import Rows
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
+
+
+@dataclass
+class StageState:
+    """What is known of a stage: its chunks with the number after their last row, and a few counters."""
+
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    first: int = 0
+    """Rows numbered below are not needed any more."""
+    end: int = 0
+    """The number after the last row kept."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from midstream.engine.durable import DurableRows
-from midstream.engine.family import RunSpec, adopt_run, rebuild_run, start_run
-from midstream.engine.intake import Intake
-from midstream.engine.rows import Rows, in_order
-from midstream.engine.run import VersionRun
-from midstream.engine.state import VersionState
-from midstream.engine.store import Store
+from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.intake import Intake
+from midstream.engine.bucket.state import VersionState
+from midstream.engine.bucket.store import Store
+from midstream.engine.rows.rows import Rows, in_order
+from midstream.engine.run.contract import VersionRun
+from midstream.engine.run.family import RunSpec, adopt_run, rebuild_run, start_run
 from midstream.model.time import FOREVER
 from midstream.plan.plan import Plan
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.engine.numbering import number_rows, slices, stop_at, time_of
-from midstream.engine.output import Leaving
-from midstream.engine.rows import Rows
-from midstream.engine.run import Expiry, StageRows, VersionRun
-from midstream.engine.state import StageState
+from midstream.engine.results.output import Leaving
+from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.contract import Expiry, StageRows, StageState, VersionRun
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest

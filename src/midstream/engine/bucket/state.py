@@ -12,9 +12,10 @@ from typing import Any
 from midstream.change.control import ControlManager
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.engine.store import Store
+from midstream.engine.bucket.store import Store
+from midstream.engine.run.contract import StageState
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError
+from midstream.model.format import check_format
 from midstream.model.time import NEVER
 
 FORMAT = 1
@@ -31,18 +32,6 @@ class Chunk:
     number: int
     rows: int
     latest_us: int
-
-
-@dataclass
-class StageState:
-    """What is known of a stage: its chunks with the number after their last row, and a few counters."""
-
-    chunks: list[tuple[int, int]] = field(default_factory=list)
-    counters: dict[str, int] = field(default_factory=dict)
-    first: int = 0
-    """Rows numbered below are not needed any more."""
-    end: int = 0
-    """The number after the last row kept."""
 
 
 @dataclass
@@ -132,14 +121,6 @@ class BucketState:
             "counted_us": self.counted_us,
         }
         store.write_head(json.dumps(plain))
-
-
-def check_format(what: str, found: int | None, known: int) -> None:
-    """Refuse what was written in another form."""
-    if found != known:
-        newer = found is not None and found > known
-        do = "go on with the release that wrote it, or a later one" if newer else "start with a new checkpoint"
-        raise MidstreamError(f"{what} was written in format {found}, and this release reads format {known}; {do}")
 
 
 def _kind(due: Due) -> str:

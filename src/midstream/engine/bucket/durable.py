@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from midstream.engine.output import Leaving, of_table, to_table
-from midstream.engine.rows import Rows
-from midstream.engine.run import StageRows
-from midstream.engine.state import Chunk, StageState, VersionState
-from midstream.engine.store import HELD, STAGE, WAITING, WINDOW, Key, Store
+from midstream.engine.bucket.state import Chunk, VersionState
+from midstream.engine.bucket.store import HELD, STAGE, WAITING, WINDOW, Key, Store
+from midstream.engine.results.output import Leaving, of_table, to_table
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.contract import StageRows, StageState
 from midstream.model.time import FOREVER
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midstream.engine.output import Leaving
+from midstream.engine.results.output import Leaving
 from midstream.migrate.record import NOT_REACHED, QUEUED, RUNNING, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.engine.hopping import HoppingRun, Planner
-from midstream.engine.rows import Rows
-from midstream.engine.run import VersionRun
-from midstream.engine.sliding import Framework, SlidingRun
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.contract import VersionRun
+from midstream.engine.run.hopping import HoppingRun, Planner
+from midstream.engine.run.sliding import Framework, SlidingRun
 from midstream.migrate.warm import load_kernels
 from midstream.model.time import FOREVER
 from midstream.plan.plan import Plan

@@ -22,13 +22,12 @@ from midstream.change.lifecycle import Element
 from midstream.change.merger import triggers_of, versioned
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.engine.hopping import hop_results
-from midstream.engine.output import BucketOutput, Leaving, of_table, to_table
-from midstream.engine.schema import output_schema
-from midstream.engine.state import check_format
-from midstream.engine.watch import OutputWatch
+from midstream.engine.results.output import BucketOutput, Leaving, hop_results, of_table, to_table
+from midstream.engine.results.schema import output_schema
+from midstream.engine.results.watch import OutputWatch
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import PlanError
+from midstream.model.format import check_format
 from midstream.model.time import FOREVER
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.hopping.emission import merged

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.engine.rows import Rows
+from midstream.engine.rows.rows import Rows
 
 
 @dataclass

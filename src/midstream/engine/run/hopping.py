@@ -6,20 +6,19 @@ Every bucket goes over the same hops, also those in which it has nothing to say.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from midstream.engine.output import Leaving
 from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.statistics import BucketStatistics, look_at
-from midstream.engine.rows import Rows
-from midstream.engine.run import Expiry, VersionRun
+from midstream.engine.results.output import Leaving
+from midstream.engine.rows.rows import Rows
+from midstream.engine.run.contract import Expiry, VersionRun
 from midstream.migrate.record import FINISHED, NO_OP, QUEUED, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
-from midstream.model.batch import TRIGGER, Results
+from midstream.model.batch import Results
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.contract.execution import StateSize
@@ -331,10 +330,3 @@ def next_hop(time_us: int, hop_us: int) -> int:
     (10, 10, 0)
     """
     return (time_us // hop_us + 1) * hop_us
-
-
-def hop_results(rows: pa.RecordBatch, hop_us: int) -> Results:
-    """Return the answer at a hop with its place among what leaves: when time has come there, before any row."""
-    order = np.full((rows.num_rows, TRIGGER + 1), -1, np.int64)
-    order[:, 0], order[:, TRIGGER] = hop_us, np.arange(rows.num_rows)
-    return replace(Results(rows), order=order)

@@ -16,14 +16,14 @@ from midstream.change.lifecycle import Element
 from midstream.change.repository import check_control, columns_of
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
-from midstream.engine.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MIGRATE
-from midstream.engine.durable import DurableRows
-from midstream.engine.family import RunSpec
-from midstream.engine.output import BucketOutput
-from midstream.engine.packed import Packed
-from midstream.engine.state import BucketState, Due, VersionState
-from midstream.engine.store import Store
-from midstream.engine.version import OperatorMemory, VersionInBucket
+from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.state import BucketState, Due, VersionState
+from midstream.engine.bucket.store import Store
+from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
+from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MIGRATE
+from midstream.engine.results.output import BucketOutput
+from midstream.engine.rows.packed import Packed
+from midstream.engine.run.family import RunSpec
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midstream.engine.rows import Rows
+from midstream.engine.rows.rows import Rows
 from midstream.kernels.arrival import merge_arrivals
 from midstream.model.batch import Arrival
 from midstream.plan.query import Query

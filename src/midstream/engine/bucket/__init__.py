@@ -1,0 +1,1 @@
+"""Buckets: intake, versions, and what must last."""

@@ -1,0 +1,1 @@
+"""Control rows and the versions of a query."""

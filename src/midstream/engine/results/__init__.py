@@ -1,0 +1,1 @@
+"""Results: what buckets emit, and where it meets and leaves."""

@@ -1,0 +1,11 @@
+"""Formats: everything durable names its own, and what was written in another one is refused."""
+
+from midstream.model.errors import MidstreamError
+
+
+def check_format(what: str, found: int | None, known: int) -> None:
+    """Refuse what was written in another form."""
+    if found != known:
+        newer = found is not None and found > known
+        do = "go on with the release that wrote it, or a later one" if newer else "start with a new checkpoint"
+        raise MidstreamError(f"{what} was written in format {found}, and this release reads format {known}; {do}")
