@@ -6,7 +6,7 @@ from midstream.engine.planning.constants import load_constants
 from midstream.engine.planning.plans import migrated
 from midstream.local.expected_cost import explain_cost
 from midstream.local.sources import RecordedStream
-from midstream.local.stream_statistics import look_at_streams
+from midstream.local.stream_statistics import gather_for_hops
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import format_duration
 from midstream.optimize.hopping.choose import costs
@@ -48,7 +48,7 @@ def explain_any(
     if plan.query.hop_us is None:
         return "\n".join([plan.explain(), *explain_cost(plan, streams)])
     if statistics is None:
-        statistics = look_at_streams(plan.query, streams) or HopStatistics()
+        statistics = gather_for_hops(plan.query, streams) or HopStatistics()
     constants = load_constants()
     if migrate is not None:
         return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)

@@ -21,7 +21,7 @@ from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows, open_recorded
 from midstream.local.statistics import gather_if_recorded
-from midstream.local.stream_statistics import look_at_streams
+from midstream.local.stream_statistics import gather_for_hops
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
@@ -42,7 +42,7 @@ def plan_any(
             raise PlanError(
                 f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
             )
-        return plan_hopping(query, order, look_at_streams(query, streams))
+        return plan_hopping(query, order, gather_for_hops(query, streams))
     return make_plan(query, order, join, streams)
 
 

@@ -4,26 +4,24 @@ first rows of each stream ──▶ those a window holds at the end ──▶ fi
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.local.first_rows import FirstRows, read_first
 from midstream.local.sources import RecordedStream
 from midstream.model.errors import SourceError
 from midstream.model.statistics import Statistics, Values
 from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
-from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
+from midstream.plan.expr import Call, Expr, aliases, cast_to, columns
 from midstream.plan.plan import Plan
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
-FIRST_ROWS = 200_000
-"""Rows of each stream that are looked at."""
 FEWEST = 2_000
 """Rows that values are counted in when a window holds fewer."""
 COMMON = 64
@@ -47,27 +45,6 @@ def gather_if_recorded(query: Query, streams: Sequence[RecordedStream]) -> Stati
         return None  # whoever runs the query reports it
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The first rows of a stream."""
-
-    times: npt.NDArray[np.int64]
-    columns: pa.Table
-
-    def first(self, count: int) -> "_Rows":
-        return _Rows(self.times[:count], self.columns.slice(0, count))
-
-    def last(self, count: int) -> "_Rows":
-        first = max(0, len(self.times) - count)
-        return _Rows(self.times[first:], self.columns.slice(first))
-
-    def take(self, places: npt.NDArray[np.int64]) -> "_Rows":
-        return _Rows(self.times[places], self.columns.take(pa.array(places)))
-
-    def column(self, wanted: Column) -> pa.Array:
-        return self.columns.column(wanted.name).combine_chunks()
-
-
 class _Gathering:
     """The rows of a query's streams, read once."""
 
@@ -89,65 +66,54 @@ class _Gathering:
     def statistics(self) -> Statistics:
         """Return what there is to know."""
         read = {source.alias: self._read(source) for source in self.query.sources}
-        stats = Statistics(rows_seen=min((len(rows.times) for rows in read.values()), default=0))
+        stats = Statistics(rows_seen=min((len(rows) for rows in read.values()), default=0))
         samples = {}
         end_us = self._end_us(read)
         for source in self.query.sources:
             rows = read[source.alias]
             seen = rows.first(int(np.searchsorted(rows.times, end_us, side="right")))
-            span_s = max((int(seen.times[-1]) - int(seen.times[0])) / 1e6, 1e-6) if len(seen.times) else 1.0
-            stats.rows_per_s[source.alias] = rate = len(seen.times) / span_s
-            held, sample = self._window(source, seen, rate)
+            stats.rows_per_s[source.alias] = seen.per_s
+            held, sample = self._window(source, seen)
             stats.window_rows[source.alias] = held
-            passed = _passing(self.predicates.filters[source.alias], len(sample.times), sample.column)
+            passed = _passing(self.predicates.filters[source.alias], len(sample), sample.column)
             stats.passing[source.alias] = float(passed.mean()) if len(passed) else 1.0
             samples[source.alias] = sample = sample.take(np.flatnonzero(passed))
             for group, member in self.members[source.alias].items():
-                stats.values[group, source.alias] = _values(evaluate(member, len(sample.times), sample.column))
+                stats.values[group, source.alias] = _values(evaluate(member, len(sample), sample.column))
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
                 stats.selectivity[text] = _satisfied(condition, samples)
         return stats
 
-    def _read(self, source: Source) -> _Rows:
+    def _read(self, source: Source) -> FirstRows:
         """Return the first rows of a stream in order of time, with the columns that conditions read."""
         alias, window = source.alias, source.window
         wanted = {c.name for e in self._read_by(alias) for c in columns(e) if c.alias == alias}
         if isinstance(window, RowsWindow):
             wanted |= {c.name for c in window.partition_by}
-        stream, names = self.streams[source.stream.name], sorted(wanted)
-        times, tables, seen = [], [stream.empty(names)], 0
-        for chunk in stream.chunks(names):
-            times.append(chunk.times)
-            tables.append(chunk.rows)
-            seen += len(chunk.times)
-            if seen >= FIRST_ROWS:
-                break
-        together = np.concatenate(times) if times else np.empty(0, np.int64)
-        rows = _Rows(together, pa.concat_tables(tables) if names else pa.table({"": pa.nulls(len(together))}))
-        return rows if (np.diff(together) >= 0).all() else rows.take(np.argsort(together, kind="stable"))
+        return read_first(self.streams[source.stream.name], sorted(wanted))
 
     def _read_by(self, alias: str) -> Iterable[Expr]:
         return (*self.predicates.filters[alias], *self.members[alias].values(), *self.conditions.values())
 
-    def _end_us(self, read: dict[str, _Rows]) -> int:
+    def _end_us(self, read: dict[str, FirstRows]) -> int:
         """Return the time up to which all streams were looked at."""
         ends = [
-            (int(rows.times[-1]), len(rows.times) < self.streams[self.query.source(alias).stream.name].rows)
+            (int(rows.times[-1]), len(rows) < self.streams[self.query.source(alias).stream.name].rows)
             for alias, rows in read.items()
-            if len(rows.times)
+            if len(rows)
         ]
         cut = [end for end, more in ends if more]
         return min(cut) if cut else max((end for end, _ in ends), default=0)
 
-    def _window(self, source: Source, seen: _Rows, rate: float) -> tuple[float, _Rows]:
+    def _window(self, source: Source, seen: FirstRows) -> tuple[float, FirstRows]:
         """Return about how many rows a window holds, and rows to count values in."""
         recorded = float(self.streams[source.stream.name].rows)
         window = source.window
         if isinstance(window, RangeWindow):
-            inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen.times) else 0
-            held = min(recorded, rate * window.width_us / 1e6)
-            return held, seen.last(max(len(seen.times) - inside, FEWEST))
+            inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen) else 0
+            held = min(recorded, seen.per_s * window.width_us / 1e6)
+            return held, seen.last(max(len(seen) - inside, FEWEST))
         if isinstance(window, RowsWindow):
             names = [c.name for c in window.partition_by]
             keys = seen.columns.group_by(names).aggregate([]).num_rows if names else 1
@@ -175,11 +141,11 @@ def _values(array: pa.Array) -> Values:
     return Values(float(max(number, 1)), common, float(many.sum() - many[top].sum()) / len(array))
 
 
-def _satisfied(condition: Expr, samples: dict[str, _Rows]) -> float:
+def _satisfied(condition: Expr, samples: dict[str, FirstRows]) -> float:
     """Return the part of all pairs of some rows that satisfy a condition between two streams."""
     left, right = sorted(aliases(condition))
-    sides = {a: samples[a].take(_spaced(len(samples[a].times))) for a in (left, right)}
-    a, b = (len(sides[alias].times) for alias in (left, right))
+    sides = {a: samples[a].take(_spaced(len(samples[a]))) for a in (left, right)}
+    a, b = (len(sides[alias]) for alias in (left, right))
     places = {left: np.repeat(np.arange(a), b), right: np.tile(np.arange(b), a)}
     pairs = {alias: sides[alias].take(places[alias]) for alias in (left, right)}
     if not a * b:
@@ -190,8 +156,3 @@ def _satisfied(condition: Expr, samples: dict[str, _Rows]) -> float:
 
 def _spaced(count: int) -> npt.NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(count, PAIRED)).astype(np.int64))
-
-
-def distinct_values(array: pa.Array | pa.ChunkedArray) -> int:
-    """Return how many different values there are, NULL not counted."""
-    return 0 if pa.types.is_null(array.type) else int(pc.count_distinct(array).as_py())
