@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.measure import Progress
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.calibrate import Calibration, calibrate, ranked
 from midstream.local.measure import SCHEMA, Case, Seen, measure
 from midstream.model.stream import StreamSchema
@@ -59,7 +59,7 @@ Answer = Callable[[int], int]
 
 def hopping(sql: str, names: str) -> Query:
     """Read a hopping query over streams of the benchmarks' columns."""
-    found = parse_any(sql, [StreamSchema(name, SCHEMA, "ts") for name in names])
+    found = parse_query(sql, [StreamSchema(name, SCHEMA, "ts") for name in names])
     assert found.hop_us is not None, "a hopping query"
     return found
 

@@ -17,7 +17,7 @@ from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.explain import explain_any
 from midstream.local.loop import Loop, RunningLoop
@@ -96,7 +96,7 @@ class Engine:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
         streams = tuple(self._streams.values())
         if isinstance(query, str):
-            return plan_any(parse_any(query, catalog, self._aggregates), plan, join, streams)
+            return plan_any(parse_query(query, catalog, self._aggregates), plan, join, streams)
         return plan_any(query.bind(catalog, self._aggregates), plan, join, streams)
 
 

@@ -120,12 +120,12 @@ def _size(query: Query) -> int | None:
     if query.signed or len({s.stream.name for s in query.sources}) < len(query.sources):
         return None
     rows, step = len(query.sources), 1
+    last = len(query.parts.stages) - 1
     for k, stage in enumerate(query.parts.stages):
         window = stage.window
         if len(query.sources) > 1 or not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
             return None
-        inside = k + 1 < len(query.parts.stages)
-        if inside and (window.partition_by or stage.having or window.slide > window.count):
+        if k < last and (window.partition_by or stage.having or window.slide > window.count):
             return None
         rows, step = rows + (window.count - 1) * step, window.slide * step
     return rows

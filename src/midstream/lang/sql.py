@@ -32,9 +32,6 @@ def parse_query(
         return bind(_parse(text), catalog, text, aggregates)
 
 
-parse_any = parse_query
-
-
 @contextmanager
 def _not_too_deep() -> Iterator[None]:
     try:

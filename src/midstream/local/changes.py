@@ -9,7 +9,7 @@ from midstream.change.recommend import read_matters
 from midstream.change.record import OPEN
 from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
 from midstream.engine.planning.plans import NOT_TO_HOPPING
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.replay import Rehearsal, make_plan
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
@@ -41,7 +41,7 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
     text, name = query_text(query)
     catalog = [s.schema for s in rehearsal.streams]
     try:
-        asked = parse_any(text, catalog, rehearsal.aggregates)
+        asked = parse_query(text, catalog, rehearsal.aggregates)
         if asked.hop_us is not None:
             raise PlanError(NOT_TO_HOPPING)
         return make_plan(asked, streams=rehearsal.streams)

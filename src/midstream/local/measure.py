@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.difference import CountValues
@@ -99,7 +99,7 @@ class Seen:
 def query_of(case: Case, mode: str) -> Query:
     """Return the query around the operator that is measured, emitting what the mode gives."""
     emit = "DELTA" if mode[2] == "D" else "COMPLETE"
-    found = parse_any(f"{QUERIES[case.name]} HOP BY {case.hop_us} MICROSECONDS EMIT {emit}", STREAMS)
+    found = parse_query(f"{QUERIES[case.name]} HOP BY {case.hop_us} MICROSECONDS EMIT {emit}", STREAMS)
     assert found.hop_us is not None, "a hopping query"
     return found
 

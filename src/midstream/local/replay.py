@@ -12,7 +12,7 @@ from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
 from midstream.engine.planning.plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
 from midstream.engine.results.schema import output_schema
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
 from midstream.local.late import LateFile
 from midstream.local.loop import Loop, Progress
@@ -82,7 +82,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
-    plan = plan_any(parse_any(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
+    plan = plan_any(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
     if plan.query.hop_us is not None:
         return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
     if scenario.adapt is not None:
@@ -95,7 +95,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
             if isinstance(request, MigrationRequest):
                 request.checked(running)
             elif isinstance(request, ChangeRequest):
-                asked = parse_any(request.sql, catalog, aggregates)
+                asked = parse_query(request.sql, catalog, aggregates)
                 if asked.hop_us is not None:
                     raise PlanError(NOT_TO_HOPPING)
                 after = make_plan(asked, request.plan, request.join, streams)

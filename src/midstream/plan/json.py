@@ -13,7 +13,7 @@ import decimal
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -69,12 +69,13 @@ def read_plan(written: Written, aggregates: Mapping[str, UserAggregate] | None =
         streams = {
             name: StreamSchema(name, read_schema(s["columns"]), s["time"]) for name, s in written["streams"].items()
         }
-        plan = Reader(streams, {name.lower(): a for name, a in (aggregates or {}).items()}).read(written["plan"])
+        asked = written["plan"]
+        if asked["is"] != "Plan":
+            raise PlanError(f"this is no plan: {asked['is']}")
+        reader = Reader(streams, {name.lower(): a for name, a in (aggregates or {}).items()})
+        return cast(Plan, reader.read(asked))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, AssertionError) as error:
         raise PlanError(f"this is no plan: {error!r}") from error
-    if not isinstance(plan, Plan):
-        raise PlanError(f"this is no plan: {plan}")
-    return plan
 
 
 def _other_format(found: object) -> str:

@@ -17,7 +17,7 @@ from midstream.plan.carry import columns_to_hash
 from midstream.plan.expr import Column, Expr, aliases
 from midstream.plan.parts import Stage
 from midstream.plan.predicates import EqualityClass, classify
-from midstream.plan.query import CLOSE, HOP, Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.window import RangeInstances, RowsInstances, RowsWindow
 
 
@@ -60,8 +60,9 @@ def partition(query: Query) -> Partitioning:
     classes = [c for c in classify(query).classes if _keeps_partitions(query, c)]
     if any(isinstance(s.window, RowsWindow) for s in query.sources) and not classes:
         return _one_bucket("no join key keeps the partitions of its ROWS windows together")
-    if query.when == CLOSE:
-        return _below_stages(query, classes)
+    stages = query.parts.stages
+    if stages:
+        return _below_stages(query, stages, classes)
     if classes:
         return _hashed(query, max(classes, key=_width))
     return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
@@ -84,9 +85,8 @@ def _hashed(query: Query, cls: EqualityClass) -> Partitioning:
     return Partitioning(hashed, cls.type, None, rest, None)
 
 
-def _below_stages(query: Query, classes: Sequence[EqualityClass]) -> Partitioning:
+def _below_stages(query: Query, stages: Sequence[Stage], classes: Sequence[EqualityClass]) -> Partitioning:
     """Hash by a column of the results that all stages keep apart, if the rows of the streams can be sent by it."""
-    stages = query.parts.stages
     names = _splitting_columns(stages)
     if isinstance(names, str):
         return _one_bucket(names)

@@ -10,7 +10,7 @@ from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
 from midstream.plan.partition import Partitioning, partition
 from midstream.plan.predicates import Predicates, classify
-from midstream.plan.query import HOP, ROW, Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.tree import Tree, check_leaves, tree_text
 
 
@@ -74,10 +74,12 @@ class Plan:
         output += ["_sign: +1 when a row comes into the difference, -1 when it goes"] if query.signed else []
         tree = _draw(self.layout)
         tree += ["only if " + " AND ".join(map(str, self.predicates.constants))] if self.predicates.constants else []
-        windows = [f"{s.alias}: {s.stream.name} {s.window}" for s in query.sources if s.window]
-        if not windows and query.when == ROW:
-            windows = [f"{s.alias}: {s.stream.name} (no window: every row stands alone)" for s in query.sources]
         stages = [str(stage) for stage in query.parts.stages]
+        windows = [
+            f"{s.alias}: {s.stream.name} {s.window or '(no window: every row stands alone)'}"
+            for s in query.sources
+            if s.window or not stages
+        ]
         sections = {"Output": output, f"Plan {self}": tree, "Windows": windows, "Stages": stages}
         sections["Partitioning"] = [str(self.partitioning)]
         return "\n".join("\n  ".join([title, *lines]) for title, lines in sections.items() if lines)

@@ -9,7 +9,7 @@ from midstream.change.repository import check_change, columns_of, united
 from midstream.change.request import DRAIN, ChangeRequest
 from midstream.change.schema import schema_change
 from midstream.engine.control.controls import CHANGE
-from midstream.lang.sql import parse_any
+from midstream.lang.sql import parse_query
 from midstream.local.replay import plan_any
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
@@ -66,7 +66,7 @@ def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedCh
         catalog = read_catalog(checkpoint.versions)
     except FileNotFoundError:
         raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
-    query = parse_any(sql, catalog.streams, catalog.aggregates)
+    query = parse_query(sql, catalog.streams, catalog.aggregates)
     return _prepare(checkpoint, catalog, plan_any(query, request.plan, request.join), request)
 
 
