@@ -285,7 +285,7 @@ class HoppingRun(VersionRun):
 
     def size(self) -> StateSize:
         """Return what windows and operators hold now."""
-        return StateSize(self.execution.tuples, self.execution.nbytes)
+        return self.execution.size()
 
     def expiry(self, released_us: int) -> Expiry | None:
         """Return which rows no window holds from the last hop on."""
