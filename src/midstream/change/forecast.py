@@ -116,6 +116,8 @@ def _drain_s(plan: Plan, stats: Statistics) -> Seconds:
 def _answers_s(plan: Plan, stats: Statistics) -> tuple[Seconds, Seconds]:
     """Estimate after how long a query first answers, at the latest, and how long from one answer to the next."""
     query = plan.query
+    if query.hop_us is not None:
+        return query.hop_us / 1e6, query.hop_us / 1e6
     rate = stats.rows_per_s.get(query.sources[0].alias)
     if silence(query) or not rate:
         return None, None

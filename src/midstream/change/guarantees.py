@@ -20,7 +20,7 @@ from midstream.change.request import (
 from midstream.change.span import spans, unit
 from midstream.model.time import format_duration
 from midstream.plan.plan import Plan
-from midstream.plan.query import Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.window import PredicateWindow, RangeInstances, RowsInstances
 
 DRAIN_QUERY, DRAIN_STREAM = f"{DRAIN}/{QUERY_ORDER}", f"{DRAIN}/{STREAM_ORDER}"
@@ -77,7 +77,7 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
     And whether it comes after it, rather than perhaps with it. None where it can come before.
     """
     a, b = old.query, new.query
-    if a.signed or b.signed or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
+    if a.takes_back or b.takes_back or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
         return None
     span = spans(old)
     if len(a.sources) == len(b.sources) == 1 and span.us == 0 and not span.unknown:
@@ -96,7 +96,9 @@ def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
 
 def silence(query: Query) -> str | None:
     """Return why a query may never answer though rows keep coming, or None."""
-    if query.signed or len(query.sources) > 1:
+    if query.when == HOP:
+        return "its answers may have no rows"
+    if query.takes_back or len(query.sources) > 1:
         return "its rows may never match"
     if query.parts.first.conjuncts:
         return "no row may pass its WHERE"
@@ -117,7 +119,7 @@ def silence(query: Query) -> str | None:
 
 def _size(query: Query) -> int | None:
     """Return how many rows every result of a query depends on, or None when that differs."""
-    if query.signed or len({s.stream.name for s in query.sources}) < len(query.sources):
+    if query.takes_back or len({s.stream.name for s in query.sources}) < len(query.sources):
         return None
     rows, step = len(query.sources), 1
     last = len(query.parts.stages) - 1
@@ -144,7 +146,7 @@ def _different(old: Query, new: Query) -> str | None:
 
 def _prompt(query: Query) -> bool:
     """Tell whether every result leaves with the latest row it depends on."""
-    return not query.signed and all(
+    return not query.takes_back and all(
         not isinstance(s.window, RangeInstances)
         and (not (s.keys or s.conjuncts) or (isinstance(s.window, RowsInstances) and s.window.count == 1))
         for s in query.parts.stages
@@ -205,13 +207,15 @@ class _Pair:
     def __init__(self, old: Plan, new: Plan) -> None:
         self.old, self.new = old.query, new.query
         self.span = spans(old)
-        self.follows = _follows(old, new)
-        self.different = _different(self.old, self.new)
-        self.prompt = _prompt(self.old) and _prompt(self.new)
+        hops = HOP in (self.old.when, self.new.when)  # what is sure of rows and windows is not of hops
+        self.follows = None if hops else _follows(old, new)
+        self.different = None if hops else _different(self.old, self.new)
+        self.prompt = not hops and _prompt(self.old) and _prompt(self.new)
+        self.windows = [] if hops else [stage.window for stage in self.old.parts.stages]
         self.at_once = (
             "no result of the old query holds rows from both sides of a position" if self.span.at_once else ""
         )
-        self.difference = bool(self.old.signed or self.new.signed)
+        self.difference = self.old.takes_back or self.new.takes_back
 
     def guarantees(self, label: str) -> Guarantees:
         cells = {name: self._cell(label, name) for name in SAFETY + LIVENESS}
@@ -261,10 +265,9 @@ class _Pair:
 
     def _notes(self, label: str) -> list[str]:
         notes = []
-        windows = [stage.window for stage in self.old.parts.stages]
-        if label in (IMMEDIATE, DELAYED_DRAIN) and len(windows) == len(self.old.sources) == 1 and not self.at_once:
+        if label in (IMMEDIATE, DELAYED_DRAIN) and len(self.windows) == len(self.old.sources) == 1 and not self.at_once:
             lost = "nothing is lost at the end of a window of the old query"
-            match windows[0]:
+            match self.windows[0]:
                 case RangeInstances(width_us, slide_us) if width_us <= slide_us:
                     notes.append(f"{lost}: a multiple of {format_duration(slide_us).lower()}")
                 case RowsInstances(count, slide, ()) if count <= slide:

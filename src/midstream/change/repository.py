@@ -50,7 +50,7 @@ class Repository:
 def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     """Refuse a change that cannot be honoured."""
     for plan, which in ((old, "the running query"), (new, "the new query")):
-        if plan.query.signed and request.method != IMMEDIATE:
+        if plan.query.takes_back and request.method != IMMEDIATE:
             raise refuse("change of a difference", which=which, allowed=IMMEDIATE, method=request.method)
     changed = schema_change(columns_of(old), columns_of(new))
     if changed and not request.allow_schema_change:
@@ -59,14 +59,13 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
 
 def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:
     """Refuse a control element that cannot be honoured."""
-    if request.element == DSTOP and any(plan.query.signed for plan in running):
+    if request.element == DSTOP and any(plan.query.takes_back for plan in running):
         raise refuse("drain of a difference")
 
 
 def columns_of(plan: Plan) -> pa.Schema:
     """Return the columns of a query's output that depend on the query."""
-    sign = [pa.field("_sign", pa.int64())] if plan.query.signed else []
-    return pa.schema([*plan.query.schema, *sign])
+    return pa.schema([f for f in plan.query.output_schema if f.name not in ("_time", "_version")])
 
 
 def united(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from midstream.model.time import format_duration
 from midstream.plan.parts import Stage
 from midstream.plan.plan import Plan
-from midstream.plan.query import Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.window import PredicateWindow, RangeInstances, RangeWindow, RowsWindow
 
 
@@ -81,6 +81,8 @@ def spans(plan: Plan) -> Span:
     Windows of time count in time, windows of rows in rows; one over the other adds up. A window of each key and a
     predicate window end when a row comes that may never come.
     """
+    if plan.query.when == HOP:
+        return _of_windows(plan.query)
     span, step = _below(plan.query)
     for stage in plan.query.parts.stages:
         span, step = _over(replace(span, in_turn=True), step, stage)
@@ -89,11 +91,16 @@ def spans(plan: Plan) -> Span:
 
 def _below(query: Query) -> tuple[Span, _Step]:
     """Return span and step of what is below all stages."""
-    if query.signed:
+    if query.takes_back:
         return Span(unknown="what a difference gives can be taken back at any time"), _Step()
     if len(query.sources) == 1:
         alias = None if query.parts.first.conjuncts else query.sources[0].alias
         return Span(), _Step(of=unit(query), alias=alias)
+    return _of_windows(query), _Step(of="results of the join")
+
+
+def _of_windows(query: Query) -> Span:
+    """Return the span of a result that holds rows of all windows at a time, or all that are in them."""
     windows = [(s, s.window) for s in query.sources]
     keyed = next((w for _, w in windows if isinstance(w, RowsWindow) and w.partition_by), None)
     return Span(
@@ -102,7 +109,7 @@ def _below(query: Query) -> tuple[Span, _Step]:
         tuple(Counted(w.count, f"rows of {s.alias}", s.alias, w.count) for s, w in windows
               if isinstance(w, RowsWindow) and not w.partition_by),
         f"{keyed} holds rows of a key until others of that key come, which may be never" if keyed else None,
-    ), _Step(of="results of the join")  # fmt: skip
+    )  # fmt: skip
 
 
 def unit(query: Query) -> str:

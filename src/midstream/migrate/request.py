@@ -117,7 +117,7 @@ class MigrationRequest:
 
 def strategies_of(query: Query) -> tuple[str, ...]:
     """Return the strategies that a query offers: what takes rows back must never answer from half-filled states."""
-    return (JUST_IN_TIME,) if query.signed else tuple(STRATEGIES)
+    return (JUST_IN_TIME,) if query.takes_back else tuple(STRATEGIES)
 
 
 def choose_strategy(running: Plan, target: Plan) -> str:

@@ -37,5 +37,5 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
 
 def check_framework(plan: Plan, framework: str) -> None:
     """Refuse to run a difference in a framework that has joins only."""
-    if plan.query.signed and framework != TREE:
+    if plan.query.takes_back and framework != TREE:
         raise PlanError(f'framework = "{framework}" is for joins; a difference runs with framework = "{TREE}"')

@@ -51,7 +51,7 @@ class MigrationForecast:
 
 def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
     """Say what a migration would find and cost."""
-    if target.query.signed:
+    if target.query.takes_back:
         return _forecast_difference(running, target, stats, chosen)
     size = _Sizes(target, stats)
     have = {frozenset(j.aliases) for j in joins(running.layout)} | {frozenset([a]) for a in running.query.aliases}

@@ -52,7 +52,7 @@ def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     if query.when == HOP:
         return _hopping(query)
-    if query.signed:
+    if query.takes_back:
         return _one_bucket("the changes of a difference leave in the order of events")
     for source in reversed(query.sources):
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:

@@ -121,6 +121,11 @@ class Query:
         return self.emit in (CHANGES, DELTA)
 
     @property
+    def takes_back(self) -> bool:
+        """Tell whether a result can be taken back at any time, so that what was begun cannot be finished apart."""
+        return self.emit == CHANGES
+
+    @property
     def output_schema(self) -> pa.Schema:
         """Return the select list and the columns that the system adds to it."""
         added = ["_time", "_version", *(["_hop"] if self.when == HOP else []), *(["_sign"] if self.signed else [])]
