@@ -11,13 +11,14 @@ is the number of commits, so that it is the same for everybody who looks at one 
 import functools
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 PARTS = 4
+T = TypeVar("T")
 VARIABLE = "MIDSTREAM_SEEDS"
 
 
@@ -48,6 +49,14 @@ def turn(numbers: Iterable[int], part: int | None) -> list[int]:
     """
     every = list(numbers)
     return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]
+
+
+def some(items: Sequence[T], count: int) -> list[T]:
+    """Return so many of some items whose turn it is, one after the other: for tests that take long each."""
+    part = chosen()
+    if part is None:
+        return list(items)
+    return [items[(part * count + k) % len(items)] for k in range(count)]
 
 
 def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = (), slow: bool = True) -> list[Any]:

@@ -3,7 +3,7 @@
 import pytest
 
 import seeds
-from seeds import PARTS, turn
+from seeds import PARTS, some, turn
 
 
 def drawn(part: str, monkeypatch: pytest.MonkeyPatch, **asked: object) -> dict[int, bool]:
@@ -20,6 +20,16 @@ def test_parts_together_are_all_seeds_each_once(count: int) -> None:
     parts = [turn(range(count), part) for part in range(PARTS)]
     assert [n for part in parts for n in part] == list(range(count)) == turn(range(count), None)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_every_item_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: set[str] = set()
+    for part in range(PARTS):
+        monkeypatch.setattr(seeds, "chosen", lambda part=part: part)
+        assert len(set(some("abcdefgh", 2))) == 2
+        found |= {*some("abcdefgh", 2)}
+    monkeypatch.setattr(seeds, "chosen", lambda: None)
+    assert found == {*some("abcdefgh", 2)} == {*"abcdefgh"}
 
 
 def test_quick_and_kept_seeds_run_in_every_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,7 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.killed import run_with_kills
 from spark.live_changes import FIRST, ROWS, SECOND
 from spark.test_live import wait_until
 from spark.test_migrations import midstream
@@ -22,7 +19,7 @@ from spark.test_migrations import midstream
 import midstream as ms
 from oracle.changes import METHODS
 from oracle.test_changes import check, draw_case
-from seeds import seeds
+from seeds import seeds, some
 
 pytestmark = pytest.mark.spark
 
@@ -78,14 +75,6 @@ def written(folder: Path) -> list[tuple[Any, ...]]:
 def changes_told(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "checkpoint" / "events.jsonl").read_text().splitlines()
     return [e for e in map(json.loads, lines) if e["event"] == "change" and "state" in e]
-
-
-def changing(folder: Path) -> bool:
-    try:
-        status = json.loads((folder / "checkpoint" / "status.json").read_text())
-    except (FileNotFoundError, ValueError):
-        return False
-    return bool(status.get("changes"))
 
 
 class Growing:
@@ -166,30 +155,23 @@ def test_a_running_query_is_changed_by_the_engine_and_from_another_process(tmp_p
     assert again.status()["version"] == 3
 
 
-def start(folder: Path, method: str, order: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(SCRIPT), str(folder), method, order]
-    with open(folder / "log", "ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+KILLS = {
+    "immediate": "control sent:1",
+    "delayed-drain": "busy batch noted:2",
+    "drain/query": "merger pending:2",
+    "drain/stream": "event change:1",
+    "graceful-immediate": "control sent:2",
+    "graceful-drain": "control pending:2",
+}
+"""The second control row of a graceful change is what all buckets together have brought about."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", some(METHODS, 3))
 def test_a_change_survives_being_killed(method: str, tmp_path: Path) -> None:
     name, _, order = method.partition("/")
     table = write_stream(tmp_path)
-    process = start(tmp_path, name, order)
-    deadline = time.time() + 240
-    # A change that needs one result, or none, is over before anyone can look: from when it is asked for, then.
-    asked = tmp_path / "checkpoint" / "versions" / "0002.version"
-    while not (asked.exists() if name.endswith("immediate") else changing(tmp_path)):
-        assert process.poll() is None, (tmp_path / "log").read_text()[-2000:]
-        assert time.time() < deadline, "it never changed"
-        time.sleep(0.02)
-    time.sleep(random.Random(method).uniform(0, 1))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    again = start(tmp_path, name, order)
-    assert again.wait(300) == 0, (tmp_path / "log").read_text()[-2000:]
+    assert run_with_kills(SCRIPT, tmp_path, name, order, points=KILLS[method]) == [KILLS[method]]
     told = changes_told(tmp_path)[-1]
     assert told["state"] == "finished", told
     assert written(tmp_path) == expected(table, name, order, told["position_us"])

@@ -2,9 +2,6 @@
 
 import os
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +22,7 @@ from engine.test_hop_recovery import (
     streams_of,
     three_streams,
 )
+from spark.killed import run_with_kills
 from spark.test_live import Files, wait_until
 
 import midstream as ms
@@ -41,13 +39,14 @@ from midstream.spark.checkpoint import Checkpoint
 from oracle.hop_generate import KINDS, draw_case
 from oracle.hop_queries import Row, times_of
 from oracle.hop_recompute import recompute
-from seeds import seeds
+from seeds import seeds, some
 
 pytestmark = pytest.mark.spark
 
 MOST_BATCHES = 3
 SCRIPT = Path(__file__).with_name("live_hopping.py")
 BATCHES = 12
+KILLS = [("complete", "answer pending:3"), ("delta", "sink half written:5"), ("table", "answer pending:4")]
 
 
 @pytest.mark.together
@@ -376,31 +375,13 @@ def write_streams(folder: Path) -> dict[str, pa.Table]:
     return streams
 
 
-def started(folder: Path, kind: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, str(SCRIPT), str(folder), kind]
-    with open(folder / "log", "ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["complete", "delta", "table"])
-def test_a_kill_does_not_show(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "point"), some(KILLS, 2))
+def test_a_kill_does_not_show(kind: str, point: str, tmp_path: Path) -> None:
     from spark.live_hopping import SQL
 
     streams = write_streams(tmp_path)
-    rnd, kills = random.Random(kind), 0
-    for _ in range(3):
-        process = started(tmp_path, kind)
-        try:
-            process.wait(rnd.uniform(9, 16))
-        except subprocess.TimeoutExpired:
-            kills += 1
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    assert kills > 0
-    assert started(tmp_path, kind).wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert run_with_kills(SCRIPT, tmp_path, kind, points=point) == [point]
     released_us = Checkpoint.existing(tmp_path / "checkpoint").read_status()["last_batch"]["released_us"]
     engine = ms.Engine()
     for name, table in streams.items():

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.killed import run_with_kills
 
 import midstream as ms
 from midstream.local.loop import Loop, output_schema
@@ -30,7 +30,7 @@ from oracle.migrations import (
 )
 from oracle.recompute import plain, recompute
 from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
-from seeds import seeds
+from seeds import seeds, some
 
 pytestmark = pytest.mark.spark
 
@@ -102,12 +102,6 @@ def written_rows(folder: Path) -> list[tuple[int, ...]]:
     return sorted(row for f in files for row in zip(*pq.read_table(f).to_pydict().values(), strict=True))
 
 
-def start(folder: Path, strategy: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(SCRIPT), str(folder), strategy]
-    with open(folder / "log", "ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-
 def events_of(folder: Path) -> list[dict[str, object]]:
     try:
         return [json.loads(line) for line in (folder / "checkpoint" / "events.jsonl").read_text().splitlines()]
@@ -115,49 +109,21 @@ def events_of(folder: Path) -> list[dict[str, object]]:
         return []
 
 
-def migrating(folder: Path) -> bool:
-    """Tell whether a migration is under way in the latest micro-batch."""
-    try:
-        status = json.loads((folder / "checkpoint" / "status.json").read_text())
-    except (FileNotFoundError, ValueError):
-        return False
-    return str(status.get("phase", "")).startswith("migrating")
+KILLS = {
+    "moving-state": "event migration:1",
+    "parallel-track": "busy batch noted:2",
+    "hybrid": "event migration:1",
+    "just-in-time": "busy batch noted:1",
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", some(STRATEGIES, 2))
 def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
-    streams = write_streams(tmp_path)
-    rnd = random.Random(strategy)
-    kills = 0
-    for _ in range(2):
-        process = start(tmp_path, strategy)
-        deadline = time.time() + 240
-        before = sum(e.get("event") == "migration" for e in events_of(tmp_path))
-        try:
-            while process.poll() is None and time.time() < deadline:
-                told = sum(e.get("event") == "migration" for e in events_of(tmp_path)) > before
-                if migrating(tmp_path) or (strategy == "moving-state" and told):
-                    time.sleep(rnd.uniform(0, 1.5))
-                    break
-                time.sleep(0.02)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                kills += 1
-            process.wait()
-    process = start(tmp_path, strategy)
-    try:
-        code = process.wait(300)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    assert code == 0, (tmp_path / "log").read_text()[-3000:]
-    assert kills >= 1
-    sys.path.insert(0, str(SCRIPT.parent))
-    from live_migrations import SQL
+    from spark.live_migrations import SQL
 
+    streams = write_streams(tmp_path)
+    assert run_with_kills(SCRIPT, tmp_path, strategy, points=KILLS[strategy]) == [KILLS[strategy]]
     assert written_rows(tmp_path) == expected_rows(streams, SQL)
     states = [e["state"] for e in events_of(tmp_path) if e.get("event") == "migration"]
     assert "finished" in states

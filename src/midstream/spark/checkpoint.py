@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from midstream.local.late import agreeing
 from midstream.model.errors import MidstreamError
+from midstream.model.failpoint import reach
 from midstream.plan.plan import Plan
 from midstream.spark.control_log import ControlLog
 from midstream.spark.repository import query_text, query_texts
@@ -148,6 +149,7 @@ class Checkpoint:
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Append an event."""
+        reach(f"event {event['event']}")
         with open(self.folder / "events.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps({"at": time.time(), **event}) + "\n")
 
@@ -163,6 +165,7 @@ class Checkpoint:
     def _replace(self, name: str, document: dict[str, Any]) -> None:
         pending = self.folder / f".{name}.{os.getpid()}.pending"
         pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        reach(f"{name} pending")
         os.replace(pending, self.folder / name)
 
 

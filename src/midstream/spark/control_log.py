@@ -11,6 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from midstream.model.failpoint import reach
+
 
 class ControlLog:
     """The control rows of one query."""
@@ -28,7 +30,9 @@ class ControlLog:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
+        reach("control pending")
         os.replace(pending, self.folder / f"{identity}.json")
+        reach("control sent")
         return identity
 
     def since(self, time_ns: int) -> list[dict[str, Any]]:

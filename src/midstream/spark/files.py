@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.model.errors import SinkError
+from midstream.model.failpoint import reach
 
 
 def folder_of(folder: Path) -> Path:
@@ -24,6 +25,7 @@ def replace_file(file: Path, table: pa.Table, said: dict[bytes, bytes]) -> None:
     pending = file.with_name(f".{file.name}.pending")
     try:
         pq.write_table(table.replace_schema_metadata(said), pending)
+        reach("answer pending")
         os.replace(pending, file)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midstream.model.failpoint import reach
 from midstream.operators.snapshot import put_together, take_apart
 
 Array = npt.NDArray[Any]
@@ -93,7 +94,9 @@ class MappedState:
             return False
         pending = self._folder / "stamp.pending"
         pending.write_bytes(pickle.dumps({"token": token, "description": description, "files": files}))
+        reach("state pending")
         os.replace(pending, self._stamp)
+        reach("state mapped")
         kept = {file for file, _, _ in files}
         for path in self._folder.glob("array-*"):
             if path.name not in kept:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from midstream.engine.results.merger import ResultMerger
+from midstream.model.failpoint import reach
 from midstream.plan.plan import Plan
 
 KEPT = 3
@@ -52,6 +53,7 @@ class MergerLog:
         (pending / "merger.json").write_text(json.dumps(plain), encoding="utf-8")
         state = self.folder / f"{batch:08d}"
         shutil.rmtree(state, ignore_errors=True)
+        reach("merger pending")
         os.replace(pending, state)
         for number in sorted(self._numbers())[:-KEPT]:
             with contextlib.suppress(FileNotFoundError):

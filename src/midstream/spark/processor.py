@@ -14,6 +14,7 @@ from midstream.engine.bucket.store import Key
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.family import load_kernels_of
+from midstream.model.failpoint import reach
 from midstream.spark.blobs import from_blob, to_blob
 from midstream.spark.lines import to_lines
 from midstream.spark.mapped import MappedMemory
@@ -72,7 +73,9 @@ class BucketProcessor(StatefulProcessor):
         load_kernels_of(spec.plan_of(1))
         with MappedMemory(Path(self._mapped_folder) / str(label)) as memory:
             bucket = Bucket(spec, label, SparkStore(self._head, self._tables), memory)
+            reach("bucket opened")
             output = bucket.on_batch(_packed(rows, spec))
+        reach("bucket done")
         for kind, count, blob in to_lines(output):
             yield Row(bucket=label, kind=kind, rows=count, blob=blob)
 

@@ -25,6 +25,7 @@ from midstream.local.loop import MOST_BUCKETS
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.model.failpoint import reach
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
@@ -160,6 +161,7 @@ class SparkRun:
         late = [table for output in outputs for table in output.late]
         if late:
             self._checkpoint.write_late(number, late)
+        reach("sink written")
         now = time.time()
         if number > self._counted:
             self._counted = number
@@ -185,6 +187,9 @@ class SparkRun:
             if control["do"] in ENDING and self._is_for_this_run(control["id"]):
                 self._end_after = number
         self._write_status("running", batch)
+        reach("batch noted")
+        if batch["phase"] != "steady":
+            reach("busy batch noted")
 
     def _note_migrations(self, summary: BatchSummary, number: int, now: float) -> None:
         """Write into the events what became of migrations, and how long nothing came out meanwhile."""

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from midstream.engine.results.merger import Departure
 from midstream.model.errors import SinkError
+from midstream.model.failpoint import reach
 from midstream.spark.blobs import from_blob
 from midstream.spark.files import folder_of, replace_file
 from midstream.spark.kept_table import HOP, KeptTable
@@ -100,10 +101,12 @@ class ParquetFolder:
         return pending
 
     def _replace(self, pending: Path, batch: int) -> None:
+        reach("sink pending")
         for old in self.folder.glob(f"batch-{batch:08d}-*.parquet"):
             old.unlink()
         for place, part in enumerate(sorted(pending.glob("part-*.parquet"))):
             os.replace(part, self.folder / f"batch-{batch:08d}-{place:04d}.parquet")
+            reach("sink half written")
         shutil.rmtree(pending, ignore_errors=True)
 
 
@@ -130,6 +133,7 @@ class _FileWriter:
             yield batch.filter(pa.compute.invert(results))
         if writer is not None:
             writer.close()
+            reach("part pending")
             os.replace(pending, file)
 
 
