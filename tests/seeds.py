@@ -41,13 +41,13 @@ def described() -> str:
     return "all" if part is None else f"part {part} of {PARTS} ({VARIABLE}={part}; all with {VARIABLE}=all)"
 
 
-def turn(numbers: Iterable[int], part: int | None) -> list[int]:
+def turn(seeds: Iterable[int], part: int | None) -> list[int]:
     """Return a part of some seeds: neighbours, for what they draw often depends on remainders; all for None.
 
     >>> turn(range(10), 1), turn(range(10), 3), turn(range(3), None)
     ([2, 3, 4], [7, 8, 9], [0, 1, 2])
     """
-    every = list(numbers)
+    every = list(seeds)
     return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]
 
 
@@ -59,13 +59,13 @@ def some(items: Sequence[T], count: int) -> list[T]:
     return [items[(part * count + k) % len(items)] for k in range(count)]
 
 
-def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = (), slow: bool = True) -> list[Any]:
-    """Return `count` seeds for `parametrize`: the first `quick` ones always, `kept` ones and a part of the others slow.
+def numbers(first: int, count: int, quick: int = 0, kept: Iterable[int] = ()) -> list[int]:
+    """Return the seeds of a run: the first `quick` of `count`, those that failed once, and a part of the others."""
+    others = turn(range(first + quick, first + count), chosen())
+    return [*range(first, first + quick), *sorted({*kept, *others} - {*range(first, first + quick)})]
 
-    `kept` are those that failed once, from this range or not. Tests that `make check` leaves out anyway
-    need no mark: `slow` is then False.
-    """
-    always = range(first, first + quick)
-    others = {n for n in kept if n not in always} | {*turn(range(first + quick, first + count), chosen())}
-    marks = [pytest.mark.slow] if slow else []
-    return [*always, *(pytest.param(n, marks=marks) for n in sorted(others))]
+
+def seeds(first: int, count: int, quick: int = 0, kept: Iterable[int] = ()) -> list[Any]:
+    """Return the same for `parametrize`: all but the quick ones are marked `slow`, which `make check` leaves out."""
+    found = numbers(first, count, quick, kept)
+    return [*found[:quick], *(pytest.param(n, marks=pytest.mark.slow) for n in found[quick:])]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,30 +17,12 @@ from spark.test_migrations import midstream
 
 import midstream as ms
 from oracle.changes import METHODS
-from oracle.test_changes import check, draw_case
-from seeds import seeds, some
+from seeds import some
 
 pytestmark = pytest.mark.spark
 
 SCRIPT = Path(__file__).with_name("live_changes.py")
 BATCHES = 9
-
-
-@pytest.mark.together
-@pytest.mark.parametrize("seed", seeds(0, 32, quick=4, slow=False))
-@pytest.mark.parametrize("method", METHODS)
-def test_a_drawn_change_is_as_defined(method: str, seed: int, folder: Path, spark: object) -> None:
-    rnd = random.Random(900_000 + seed * 10 + METHODS.index(method))
-    case = draw_case(rnd, method)
-    while not 2 <= len({r.time // case.batch_us for rows in case.rows.values() for r in rows}) <= 8:
-        case = draw_case(rnd, method)
-    check(case, folder, "spark")
-
-
-@pytest.mark.parametrize(("method", "seed"), [("drain/query", 32), ("graceful-drain", 33)])
-def test_a_drawn_change_is_as_defined_alone(method: str, seed: int, tmp_path: Path, spark: object) -> None:
-    """The same with a streaming query of its own."""
-    test_a_drawn_change_is_as_defined(method, seed, tmp_path, spark)
 
 
 def write_stream(folder: Path) -> pa.Table:

@@ -1,6 +1,5 @@
 """Differences on Spark: the same changes in the same order, replayed and live, through restarts and migrations."""
 
-import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,40 +8,8 @@ import pytest
 from spark.test_live import Files, wait_until
 
 import midstream as ms
-from midstream.local.loop import Loop, output_schema
-from midstream.local.sinks import TableSink
-from oracle.differences import draw_difference, recompute_changes, rows_of
-from seeds import seeds
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.mark.together
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=8, slow=False))
-def test_a_drawn_difference_equals_recomputing(seed: int, spark: object) -> None:
-    from midstream.spark.rehearse import rehearse
-
-    rnd = random.Random(60_000 + seed)
-    case = draw_difference(rnd)
-    while not case.requests or len(case.sides) < 3 or len(expected := recompute_changes(case)) < 20:
-        case = draw_difference(rnd)
-    engine = ms.Engine()
-    for name, table in case.streams.items():
-        engine.stream(name, table, time="ts")
-    planned = engine.query(case.sql, plan=case.tree)
-    sink = TableSink(output_schema(planned.plan))
-    loop = Loop(planned.plan, planned.streams, rnd.choice([1_000_000, 5_000_000]), 2, case.requests)
-    report = rehearse(spark, loop, loop.readers(None), sink)
-    assert rows_of(sink.table()) == expected, str(case)
-    assert report.buckets == 1
-    assert report.rows_out == len(expected)
-    assert len(report.migrations) == len(case.requests)
-
-
-@pytest.mark.parametrize("seed", [40])
-def test_a_drawn_difference_equals_recomputing_alone(seed: int, spark: object) -> None:
-    """The same with a streaming query of its own."""
-    test_a_drawn_difference_equals_recomputing(seed, spark)
 
 
 SQL = """SELECT k FROM a [RANGE 200 MILLISECONDS]

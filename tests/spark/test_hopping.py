@@ -1,10 +1,7 @@
 """Hopping queries on Spark: the answers in process, replayed and live, through migrations, restarts and kills."""
 
 import os
-import random
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from engine.test_hop_recovery import (
     THREE,
-    draw_asked,
-    draw_requests,
     in_process,
     plan_of,
     rows_of,
@@ -36,10 +31,8 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.optimize.hopping.cost import Constants
 from midstream.spark.checkpoint import Checkpoint
-from oracle.hop_generate import KINDS, draw_case
-from oracle.hop_queries import Row, times_of
-from oracle.hop_recompute import recompute
-from seeds import seeds, some
+from oracle.hop_queries import Row
+from seeds import some
 
 pytestmark = pytest.mark.spark
 
@@ -47,44 +40,6 @@ MOST_BATCHES = 3
 SCRIPT = Path(__file__).with_name("live_hopping.py")
 BATCHES = 12
 KILLS = [("complete", "answer pending:3"), ("delta", "sink half written:5"), ("table", "answer pending:4")]
-
-
-@pytest.mark.together
-@pytest.mark.parametrize("seed", seeds(0, 180, quick=36, slow=False))
-def test_a_drawn_query_answers_as_in_process(seed: int, spark: object) -> None:
-    from midstream.spark.rehearse import rehearse
-
-    rnd = random.Random(50_000 + seed)
-    case = replace(draw_case(rnd, KINDS[seed % len(KINDS)]), buckets=rnd.choice([1, 2, 2, 3]))
-    times = [t for name in {n for n, _ in case.windows} for t in times_of(case.streams[name])] or [0]
-    batch_us = (max(times) - min(times)) // rnd.randint(1, MOST_BATCHES - 1) + 1
-    plan = plan_of(case.sql, case.streams, draw_asked(rnd, case.hop_us))
-    requests = draw_requests(rnd, case) if seed % 2 else []
-    told = f"{plan} | {requests}{case}"
-    sink = TableSink(output_schema(plan))
-    loop = Loop(plan, streams_of(case.streams), batch_us, case.buckets, requests)
-    report = rehearse(spark, loop, loop.readers(None), sink)
-    expected, local = in_process(plan, case.streams, batch_us, case.buckets, requests)
-    assert rows_of(sink.table()) == rows_of(expected), told
-    assert sink.table().schema == expected.schema
-    assert sum(b.hops for b in report.batches) == sum(b.hops for b in local.batches), told
-    assert report.rows_in == local.rows_in
-    assert report.rows_out == local.rows_out
-    # In process the plan asked for may be another one: more is known of the rows there.
-    where = [(r["identity"], r["position_us"], r["state"] == "not reached") for r in report.migrations]
-    assert where == [(r["identity"], r["position_us"], r["state"] == "not reached") for r in local.migrations], told
-    if not requests and seed % 6 == 0:
-        found: dict[int, Counter[Row]] = {}
-        for row in rows_of(sink.table()):
-            at = len(case.names)
-            found.setdefault(row[at + 2], Counter())[(*row[:at], *row[at + 3 :])] += 1
-        assert found == {hop: rows for hop, rows in recompute(case) if rows}, told
-
-
-@pytest.mark.parametrize("seed", [180, 183, 187])
-def test_a_drawn_query_answers_as_in_process_alone(seed: int, spark: object) -> None:
-    """The same with a streaming query of its own."""
-    test_a_drawn_query_answers_as_in_process(seed, spark)
 
 
 # Live ----------------------------------------------------------------------------------------------------------------

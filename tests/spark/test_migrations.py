@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -15,63 +14,17 @@ import pytest
 from spark.killed import run_with_kills
 
 import midstream as ms
-from midstream.local.loop import Loop, output_schema
-from midstream.local.sinks import TableSink
 from midstream.model.errors import PlanError
-from oracle.generate import draw_case
 from oracle.migrations import (
     STRATEGIES,
-    check_output,
-    draw_dense_case,
-    draw_requests,
-    plan_of,
-    run_with_migrations,
-    with_times,
 )
-from oracle.recompute import plain, recompute
 from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
-from seeds import seeds, some
+from seeds import some
 
 pytestmark = pytest.mark.spark
 
 SCRIPT = Path(__file__).with_name("live_migrations.py")
 BATCHES = 20
-
-
-@pytest.mark.together
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=24, slow=False))
-def test_a_drawn_query_with_migrations_equals_recomputing(seed: int, spark: object) -> None:
-    from midstream.spark.rehearse import rehearse
-
-    rnd = random.Random(80_000 + seed)
-    while True:
-        case = with_times(draw_dense_case(rnd) if seed % 3 else draw_case(rnd))
-        expected = recompute(case)
-        requests = draw_requests(rnd, case, plan_of(case), STRATEGIES)
-        if 0 < expected.num_rows <= 5000 and requests and len(case.sources) > 1:
-            break
-    engine = ms.Engine()
-    for name, table in case.streams.items():
-        engine.stream(name, table, time="ts")
-    planned = engine.query(case.sql, plan=case.tree, join=case.join)
-    sink = TableSink(output_schema(planned.plan))
-    batch_us, buckets = rnd.choice([3_000_000, 8_000_000]), rnd.choice([1, 2, 3])
-    framework = rnd.choice(["tree", "tree", "tree", "stairs", "cacq"])
-    loop = Loop(planned.plan, planned.streams, batch_us, buckets, requests, framework)
-    report = rehearse(spark, loop, loop.readers(None), sink)
-    got = sink.table().drop_columns(["_version"])
-    told = f"{case.sql} | {case.tree} {case.join} | {requests} | {batch_us} {buckets} {framework}"
-    check_output(case, got, expected, requests, told)
-    assert len(report.migrations) == len(requests)
-    bounds = [*range(batch_us, 61_000_000, batch_us), 2**60]
-    local, _ = run_with_migrations(case, bounds, buckets, requests, False, framework)
-    assert plain(got, got.schema) == plain(local, got.schema), "in process it is another order: " + told
-
-
-@pytest.mark.parametrize("seed", [121])
-def test_a_drawn_query_with_migrations_equals_recomputing_alone(seed: int, spark: object) -> None:
-    """The same with a streaming query of its own."""
-    test_a_drawn_query_with_migrations_equals_recomputing(seed, spark)
 
 
 def write_streams(folder: Path, names: str = "abcd", seconds: float = 1.5) -> dict[str, pa.Table]:

@@ -9,9 +9,8 @@ from test_cases import CASES, execute, read_case, squeeze
 import midstream as ms
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
-from oracle.generate import Case, draw_case
+from oracle.generate import Case
 from oracle.recompute import plain, recompute
-from seeds import seeds
 
 pytestmark = pytest.mark.spark
 
@@ -37,27 +36,6 @@ def on_spark(spark: object, case: Case, batch_us: int, buckets: int) -> "ms.runt
     loop = Loop(planned.plan, planned.streams, batch_us, buckets)
     report = rehearse(spark, loop, loop.readers(None), sink)
     return report, sink.table()
-
-
-@pytest.mark.together
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=24, slow=False))
-def test_a_drawn_query_equals_recomputing(seed: int, spark: object) -> None:
-    rnd = random.Random(9000 + seed)
-    while True:
-        case = draw_case(rnd)
-        expected = recompute(case)
-        if 0 < expected.num_rows <= 3000:
-            break
-    report, got = on_spark(spark, case, rnd.choice([3_000_000, 8_000_000]), rnd.choice([1, 2, 3]))
-    schema = got.schema.remove(got.schema.get_field_index("_version"))
-    assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {case.tree}"
-    assert report.rows_out == expected.num_rows
-
-
-@pytest.mark.parametrize("seed", [120])
-def test_a_drawn_query_equals_recomputing_alone(seed: int, spark: object) -> None:
-    """The same with a streaming query of its own."""
-    test_a_drawn_query_equals_recomputing(seed, spark)
 
 
 DIFFERENT_KEYS = "SELECT a.v AS x, b.v AS y, c.v AS z FROM {} WHERE a.x = b.x AND b.y = c.y"
