@@ -230,6 +230,6 @@ class QueryHost:
 
     def not_reached(self) -> None:
         """Say of migrations whose position never came from which plan they would have started."""
-        for record in self.records.all():
+        for record in self.current_records():
             if record["state"] in (QUEUED, NOT_REACHED):
                 record["state"], record["from_plan"] = NOT_REACHED, str(self.plan)

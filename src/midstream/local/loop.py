@@ -209,7 +209,7 @@ class RunningLoop:
 
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration."""
-        return self.host.current_records()
+        return self.host.records.all() if self.finished else self.host.current_records()
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change."""
