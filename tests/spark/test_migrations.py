@@ -27,16 +27,16 @@ SCRIPT = Path(__file__).with_name("live_migrations.py")
 BATCHES = 20
 
 
-def write_streams(folder: Path, names: str = "abcd", seconds: float = 1.5) -> dict[str, pa.Table]:
+def write_streams(folder: Path, names: str, seconds: float, batches: int) -> dict[str, pa.Table]:
     """Write the files of all micro-batches; return the streams as recorded."""
     rng = np.random.default_rng(12)
     streams = {}
     for name in names:
         (folder / "in" / name).mkdir(parents=True)
-        times = np.sort(rng.integers(0, int(BATCHES * seconds * 1e6), BATCHES * 300))
+        times = np.sort(rng.integers(0, int(batches * seconds * 1e6), batches * 300))
         table = pa.table({"ts": times, "k": rng.integers(0, 900, len(times)), "v": np.arange(len(times))})
         streams[name] = table
-        for batch in range(BATCHES):
+        for batch in range(batches):
             file = folder / "in" / name / f"{batch:05d}.parquet"
             pq.write_table(table.slice(batch * 300, 300), file)
             os.utime(file, (1_000_000_000 + batch, 1_000_000_000 + batch))
@@ -75,7 +75,7 @@ KILLS = {
 def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
     from spark.live_migrations import SQL
 
-    streams = write_streams(tmp_path)
+    streams = write_streams(tmp_path, "abcd", seconds=1.5, batches=14)
     assert run_with_kills(SCRIPT, tmp_path, strategy, points=KILLS[strategy]) == [KILLS[strategy]]
     assert written_rows(tmp_path) == expected_rows(streams, SQL)
     states = [e["state"] for e in events_of(tmp_path) if e.get("event") == "migration"]
@@ -87,7 +87,7 @@ WHERE a.k = b.k AND b.k = c.k"""
 
 
 def test_a_running_query_is_migrated_by_the_engine_and_from_another_process(tmp_path: Path, spark) -> None:
-    streams = write_streams(tmp_path, "abc", seconds=0.5)
+    streams = write_streams(tmp_path, "abc", seconds=0.5, batches=BATCHES)
     engine = ms.Engine(spark)
     for name in "abc":
         reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)

@@ -146,7 +146,11 @@ class QueryHost:
     def statistics(self) -> HopStatistics | None:
         """Return what the windows hold and operators have emitted, over all buckets; None: nobody can say."""
         looks = [look for b in self.buckets if b.newest is not None and (look := b.newest.run.look()) is not None]
-        return statistics_of(self.plan, looks, self._sizes) if len(looks) == len(self.buckets) else None
+        # Buckets go on one after the other: one that has migrated already has other operators than those that have not.
+        plans = {str(b.newest.run.plan) for b in self.buckets if b.newest is not None}
+        if len(looks) < len(self.buckets) or len(plans) > 1:
+            return None
+        return statistics_of(self.plan, looks, self._sizes)
 
     def change(self, request: ChangeRequest, plan: Plan, at_us: int) -> None:
         """Ask for a change to a further version at a time."""
