@@ -15,29 +15,33 @@ from midstream.plan.capabilities import LIMITS
 A, B, C = (f"SELECT k FROM {name} [ROWS 1]" for name in ("stock", "prices", "orders"))
 
 QUERIES = {
-    "operator row by row": (f"{A} UNION {B}", f"{A} INTERSECT {B}"),
-    "EXCEPT ALL row by row": (f"{A} EXCEPT ALL {B}",),
-    "nested EXCEPT row by row": (f"{A} EXCEPT ({B} EXCEPT {C})",),
-    "EXCEPT over a join row by row": (f"{A} EXCEPT SELECT x.k FROM stock [ROWS 1] x, orders [ROWS 1] y",),
-    "aggregates in a difference row by row": (f"{A} EXCEPT SELECT COUNT(*) FROM stock [ROWS 1]",),
-    "long difference row by row": (" EXCEPT ".join([A] * 63),),
+    "operator": (f"{A} UNION {B}", f"{A} INTERSECT {B}", "SELECT DISTINCT k FROM stock"),
+    "EXCEPT ALL": (f"{A} EXCEPT ALL {B}",),
+    "nested EXCEPT": (f"{A} EXCEPT ({B} EXCEPT {C})",),
+    "EXCEPT over a join": (f"{A} EXCEPT SELECT x.k FROM stock [ROWS 1] x, orders [ROWS 1] y",),
+    "aggregates in a difference": (f"{A} EXCEPT SELECT COUNT(*) FROM stock [ROWS 1]",),
+    "long difference": (" EXCEPT ".join([A] * 63),),
     "window over a set operation": (f"SELECT COUNT(*) FROM ({A} EXCEPT {B}) [ROWS 3 SLIDE 1]",),
-    "join over a subquery row by row": (f"SELECT 1 AS one FROM ({A}) a, prices [ROWS 1] b",),
-    "anti join row by row": (
+    "join over a subquery": (f"SELECT 1 AS one FROM ({A}) a, prices [ROWS 1] b",),
+    "anti join": (
         "SELECT a.k FROM stock [ROWS 1] a ANTI JOIN prices [ROWS 1] b ON a.k = b.k",
         f"{A} WHERE NOT EXISTS ({B})",
     ),
     "subquery as a condition": (f"{A} WHERE k = ({B})", f"{A} WHERE k = ({B}) HOP BY 1 SECOND"),
-    "window that slides with HOP BY": ("SELECT COUNT(*) FROM stock [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
-    "window over a subquery with HOP BY": (f"SELECT COUNT(*) FROM ({A}) [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
+    "window that slides": ("SELECT COUNT(*) FROM stock [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
+    "window over a subquery": (f"SELECT COUNT(*) FROM ({A}) [ROWS 1 SLIDE 1] HOP BY 1 SECOND",),
     "INTERSECT ALL": (f"{A} INTERSECT ALL {B} HOP BY 1 SECOND",),
+    "stream without a window": ("SELECT k FROM stock HOP BY 1 SECOND",),
+    "window of no length": ("SELECT k FROM stock [RANGE 0 SECONDS] HOP BY 1 SECOND",),
+    "EXISTS": (f"{A} WHERE EXISTS ({B}) HOP BY 1 SECOND",),
+    "IN with a subquery": (f"{A} WHERE k IN ({B}) HOP BY 1 SECOND",),
 }
 PLANS = {"join order of a difference": ("(prices stock)", "auto"), "join method of a difference": (None, "hash")}
 CHANGES = ("change of a difference", "drain of a difference")
 
 
 def pattern(limit: str) -> str:
-    return "^" + re.sub(r"\\{\w+\\}", ".+", re.escape(LIMITS[limit]))
+    return "^" + re.sub(r"\\{\w+\\}", ".+", re.escape(LIMITS[limit].sentence))
 
 
 @pytest.mark.parametrize(("limit", "text"), [(limit, text) for limit, texts in QUERIES.items() for text in texts])
@@ -59,6 +63,11 @@ def test_a_change_that_a_difference_cannot_do_is_refused_by_name() -> None:
             check_change(old, new, ChangeRequest("", method="drain"))
     with pytest.raises(MidstreamError, match=pattern("drain of a difference")):
         check_control(ControlRequest("dstop"), plans)
+
+
+@pytest.mark.parametrize(("limit", "text"), [(limit, text) for limit, texts in QUERIES.items() for text in texts])
+def test_a_limit_is_of_the_queries_it_is_said_to_be_of(limit: str, text: str) -> None:
+    assert LIMITS[limit].hops in (None, text.endswith("HOP BY 1 SECOND"))
 
 
 def test_every_limit_has_an_example() -> None:

@@ -4,57 +4,78 @@ A query is a tree of operators, when it answers and what it emits. The language 
 whoever meets such a combination, the binder with a place in the text or a tree built by hand, takes the sentence here.
 """
 
+from typing import NamedTuple
+
 from midstream.model.errors import PlanError
 
 MOST_IN_DIFFERENCE = 62
 """Streams in one chain of differences that answers row by row."""
 
-LIMITS: dict[str, str] = {
+
+class Limit(NamedTuple):
+    """What is refused, how that is said, and of which queries: those that hop, those that do not, or None: all."""
+
+    hops: bool | None
+    sentence: str
+
+
+ROWS, HOPS = False, True
+LIMITS: dict[str, Limit] = {
     # Without HOP BY.
-    "operator row by row": "{word} is not supported yet",
-    "EXCEPT ALL row by row": "EXCEPT ALL is not supported; EXCEPT compares values, however often they appear",
-    "nested EXCEPT row by row": (
-        "the right side of EXCEPT is one SELECT; a difference is taken from left to right: (a EXCEPT b) EXCEPT c"
+    "operator": Limit(ROWS, "{word} is not supported yet"),
+    "EXCEPT ALL": Limit(ROWS, "EXCEPT ALL is not supported; EXCEPT compares values, however often they appear"),
+    "nested EXCEPT": Limit(
+        ROWS,
+        "the right side of EXCEPT is one SELECT; a difference is taken from left to right: (a EXCEPT b) EXCEPT c",
     ),
-    "EXCEPT over a join row by row": "each side of EXCEPT reads one stream, but here is '{other}' beside '{alias}'",
-    "aggregates in a difference row by row": "{word} is not supported in a difference yet",
-    "long difference row by row": f"a chain of differences has at most {MOST_IN_DIFFERENCE} streams, not {{count}}",
-    "window over a set operation": "a window over UNION, INTERSECT or EXCEPT is not supported yet",
-    "join over a subquery row by row": (
-        "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams"
+    "EXCEPT over a join": Limit(ROWS, "each side of EXCEPT reads one stream, but here is '{other}' beside '{alias}'"),
+    "aggregates in a difference": Limit(ROWS, "{word} is not supported in a difference yet"),
+    "long difference": Limit(ROWS, f"a chain of differences has at most {MOST_IN_DIFFERENCE} streams, not {{count}}"),
+    "window over a set operation": Limit(ROWS, "a window over UNION, INTERSECT or EXCEPT is not supported yet"),
+    "join over a subquery": Limit(
+        ROWS, "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams"
     ),
-    "anti join row by row": "{word} is only for queries that hop yet; write HOP BY ... at the end",
-    "join order of a difference": (
+    "anti join": Limit(ROWS, "{word} is only for queries that hop yet; write HOP BY ... at the end"),
+    "join order of a difference": Limit(
+        ROWS,
         "plan '{plan}' is no order of this difference: it begins with '{first}' and takes the others away one after "
-        "the other, such as {example}"
+        "the other, such as {example}",
     ),
-    "join method of a difference": 'join = "{method}" is for joins, and a difference has none',
-    # With HOP BY.
-    "window that slides with HOP BY": (
-        "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or "
-        "[ROWS ...]"
-    ),
-    "window over a subquery with HOP BY": "with HOP BY a window stands after a stream, not after a subquery",
-    "INTERSECT ALL": "INTERSECT ALL is not supported; INTERSECT is",
-    # Either.
-    "subquery as a condition": "subqueries are not supported",
-    # Changes.
-    "change of a difference": (
+    "join method of a difference": Limit(ROWS, 'join = "{method}" is for joins, and a difference has none'),
+    "change of a difference": Limit(
+        ROWS,
         "{which} is a difference, which takes results back: what it has begun cannot be finished apart; use method "
-        "{allowed}, not {method}"
+        "{allowed}, not {method}",
     ),
-    "drain of a difference": ("a difference takes results back: what it has begun cannot be finished apart; use istop"),
+    "drain of a difference": Limit(
+        ROWS, "a difference takes results back: what it has begun cannot be finished apart; use istop"
+    ),
+    # With HOP BY.
+    "stream without a window": Limit(HOPS, "stream '{alias}' needs a window with HOP BY; write for example {example}"),
+    "window of no length": Limit(HOPS, "a window of no length is empty at every hop: {window}"),
+    "window that slides": Limit(
+        HOPS,
+        "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or "
+        "[ROWS ...]",
+    ),
+    "window over a subquery": Limit(HOPS, "with HOP BY a window stands after a stream, not after a subquery"),
+    "INTERSECT ALL": Limit(HOPS, "INTERSECT ALL is not supported; INTERSECT is"),
+    "EXISTS": Limit(
+        HOPS, "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
+    ),
+    "IN with a subquery": Limit(HOPS, "IN takes a list of values; for a subquery write NOT EXISTS (SELECT ...)"),
+    # Either.
+    "subquery as a condition": Limit(None, "subqueries are not supported"),
 }
-"""What is refused, and how that is said."""
 
 
 def cannot(limit: str, **named: object) -> str:
     """Return the sentence of a limit.
 
-    >>> cannot("operator row by row", word="UNION")
+    >>> cannot("operator", word="UNION")
     'UNION is not supported yet'
     """
-    return LIMITS[limit].format(**named)
+    return LIMITS[limit].sentence.format(**named)
 
 
 def refuse(limit: str, **named: object) -> PlanError:

@@ -167,7 +167,7 @@ def parts_of(root: Rel) -> Parts:
     if isinstance(rel, Project):
         return Parts(_block(rel.child, ((c.name, e) for c, e in rel.outputs)), (), tuple(stages))
     if not stages:
-        raise refuse("operator row by row", word=name_of(rel).upper())
+        raise refuse("operator", word=name_of(rel).upper())
     if isinstance(rel, Scan):
         return Parts(_block(rel, ((c.name, c) for c in rel.columns)), (), tuple(stages))
     return _over_join(rel, stages)
@@ -197,23 +197,23 @@ def _difference(root: Except) -> Parts:
     rel: Rel = root
     while isinstance(rel, Except):
         if rel.all:
-            raise refuse("EXCEPT ALL row by row")
+            raise refuse("EXCEPT ALL")
         blocks.insert(0, _side(rel.right))
         rel = rel.left
     blocks.insert(0, _side(rel))
     if len(blocks) > MOST_IN_DIFFERENCE:
-        raise refuse("long difference row by row", count=len(blocks))
+        raise refuse("long difference", count=len(blocks))
     return Parts(blocks[0], tuple(blocks[1:]))
 
 
 def _side(rel: Rel) -> Block:
     if not isinstance(rel, Project):
-        limit = "nested EXCEPT row by row" if isinstance(rel, Except) else "operator row by row"
+        limit = "nested EXCEPT" if isinstance(rel, Except) else "operator"
         raise refuse(limit, word=name_of(rel).upper())
     block = _block(rel.child, ((c.name, e) for c, e in rel.outputs))
     if len(block.sources) > 1:
         first, other = block.sources[:2]
-        raise refuse("EXCEPT over a join row by row", other=other.alias, alias=first.alias)
+        raise refuse("EXCEPT over a join", other=other.alias, alias=first.alias)
     return replace(block, own=frozenset([block.sources[0].alias]))
 
 
@@ -226,7 +226,7 @@ def _level(rel: Rel) -> tuple[Stage, Rel] | None:
         return None
     windowed, conjuncts = _without_conditions(group.child)
     if not isinstance(windowed, Windowed):
-        raise refuse("operator row by row", word="GROUP BY without a window that slides")
+        raise refuse("operator", word="GROUP BY without a window that slides")
     outputs = tuple(Output(c.name, e) for c, e in rel.outputs)
     below = windowed.child
     alias = below.columns[0].alias
@@ -254,8 +254,8 @@ def _joined(rel: Rel) -> tuple[list[Source], list[Expr]]:
             (a, first), (b, second) = _joined(left), _joined(right)
             return [*a, *b], [*first, *second, *conjuncts]
         case Project() | Group():
-            raise refuse("join over a subquery row by row")
+            raise refuse("join over a subquery")
         case Except():
             raise refuse("window over a set operation")
         case _:
-            raise refuse("operator row by row", word=name_of(rel).upper())
+            raise refuse("operator", word=name_of(rel).upper())

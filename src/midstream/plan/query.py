@@ -63,7 +63,7 @@ class Query:
         self._check_names()
         slides = any(isinstance(rel, Windowed) for rel in operators(self.root))
         if self.when == HOP and slides:
-            raise refuse("window that slides with HOP BY")
+            raise refuse("window that slides")
         for source in self.sources:
             if source.window is None and (self.when == HOP or len(self.sources) > 1):
                 raise PlanError(f"stream '{source.alias}' needs a window; write for example {source.example}")

@@ -87,9 +87,8 @@ class ExpressionBinder:
         special = _SPECIAL.get(type(node))
         if special is not None:
             return special(self, node)
-        if isinstance(node, exp.Exists) and self.statement.hops:
-            message = "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
-            raise error_at(message, self.text, keyword_before(self.text, [TokenType.EXISTS], node))
+        if isinstance(node, exp.Exists):
+            self.statement.check("EXISTS", keyword_before(self.text, [TokenType.EXISTS], node))
         if isinstance(node, exp.Query | exp.Exists | exp.SubqueryPredicate):
             self.refuse(cannot("subquery as a condition"), node)
         self.refuse(f"this expression is not supported: {node.sql('duckdb')}", node)
@@ -138,8 +137,8 @@ class ExpressionBinder:
 
     def in_(self, node: exp.Expr) -> Expr:
         if not node.expressions:
-            instead = "for a subquery write NOT EXISTS (SELECT ...)" if self.statement.hops else None
-            self.refuse(f"IN takes a list of values; {instead or 'subqueries are not supported'}", node)
+            self.statement.check("IN with a subquery", offset_of(node))
+            self.refuse("IN takes a list of values; subqueries are not supported", node)
         return resolve("in", [self.bind(node.this), *(self.bind(e) for e in node.expressions)])
 
     def like(self, node: exp.Expr, escape: exp.Expr | None = None) -> Expr:

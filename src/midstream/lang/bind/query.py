@@ -95,18 +95,18 @@ class _QueryBinder:
         """Refuse a set operation that cannot answer row by row."""
         place = keyword_before(self.text, OPERATORS, right)
         if not isinstance(tree, exp.Except):
-            raise self.statement.cannot("operator row by row", place, word=tree.key.upper())
+            self.statement.check("operator", place, word=tree.key.upper())
         if _keeps_all(tree):
-            raise self.statement.cannot("EXCEPT ALL row by row", place)
+            self.statement.check("EXCEPT ALL", place)
         refuse_clauses(tree, ("this", "expression", "distinct"), self.text)
         if isinstance(right, exp.SetOperation):
             self.check_row_by_row(right, unwrapped(right.expression, self.text))
-            raise self.statement.cannot("nested EXCEPT row by row", place)
+            self.statement.check("nested EXCEPT", place)
 
     def intersect(self, tree: exp.SetOperation, left: exp.Expr, right: exp.Expr, alias: str) -> Block:
         """Return `left EXCEPT (left EXCEPT right)`, which has the rows of both sides once."""
         if _keeps_all(tree):
-            raise self.statement.cannot("INTERSECT ALL", self.place(tree))
+            self.statement.check("INTERSECT ALL", self.place(tree))
         while isinstance(left, exp.Intersect) and not _keeps_all(left):
             # (a INTERSECT b) INTERSECT c is a INTERSECT (b INTERSECT c), which reads fewer streams twice.
             refuse_clauses(left, ("this", "expression", "distinct"), self.text)

@@ -54,11 +54,11 @@ class SelectBinder(FromBinder):
         grouping = self.statement.grouping(select)
         if self.statement.hops:
             self.sources(select)
-        elif compared and grouping is not None:
-            raise self.statement.cannot("aggregates in a difference row by row", grouping[1], word=grouping[0])
         elif not compared and (grouping is not None or is_over_window(select)):
             self.windowed(select, grouping)
         else:
+            if grouping is not None:
+                self.statement.check("aggregates in a difference", grouping[1], word=grouping[0])
             self.sources(select)
             self.check_windows(compared)
         self.where(select)
@@ -89,7 +89,7 @@ class SelectBinder(FromBinder):
         else:
             tree = unwrapped(item.this, self.text)
             if isinstance(tree, exp.SetOperation):
-                raise self.statement.cannot("window over a set operation", offset_of(tree))
+                self.statement.check("window over a set operation", offset_of(tree))
             self.add_subquery(item, tree, item.alias or "t")
         if grouping is None:
             list(select_items(select, self.expressions))  # whatever else is wrong comes first
@@ -130,9 +130,6 @@ class SelectBinder(FromBinder):
         where = select.args.get("where")
         for part in parts_of(where.this) if where else ():
             query = absent_query(part)
-            if query is not None and not self.statement.hops:
-                place = keyword_before(self.text, [TokenType.EXISTS], query)
-                raise self.statement.cannot("anti join row by row", place, word="NOT EXISTS")
             if query is None:
                 self.conjuncts += self.expressions.conjuncts(part, "WHERE")
             else:
@@ -142,8 +139,7 @@ class SelectBinder(FromBinder):
         """Bring a joined item into scope; that of an ANTI JOIN only for its condition."""
         if str(node.args.get("kind") or "").upper() != "ANTI" or node.args.get("method"):
             return super().join(node)
-        if not self.statement.hops:
-            raise self.statement.cannot("anti join row by row", offset_of(node.this), word="ANTI JOIN")
+        self.statement.check("anti join", offset_of(node.this), word="ANTI JOIN")
         if str(node.args.get("side") or "LEFT").upper() != "LEFT" or not node.args.get("on"):
             self.expressions.refuse("an ANTI JOIN is written a ANTI JOIN b ON ...", node.this)
         other = SelectBinder(self.statement, self.names, self.inner, self)
@@ -154,6 +150,7 @@ class SelectBinder(FromBinder):
     def not_exists(self, query: exp.Expr) -> None:
         """Keep the rows for which a query gives none; what that selects does not matter."""
         place = keyword_before(self.text, [TokenType.EXISTS], query)
+        self.statement.check("anti join", place, word="NOT EXISTS")
         tree = unwrapped(query, self.text)
         if not isinstance(tree, exp.Select):
             raise error_at("NOT EXISTS takes one SELECT, without set operations", self.text, place)

@@ -11,7 +11,7 @@ from midstream.lang.bind.names import Names
 from midstream.lang.bind.scope import Level, Scope, find_stream
 from midstream.lang.bind.statement import Statement
 from midstream.lang.bind.window import plain_window
-from midstream.lang.syntax.dialect import WINDOW
+from midstream.lang.syntax.dialect import WINDOW, keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
 from midstream.model.errors import SqlError
 from midstream.plan.algebra import Rel, Scan, schema_of
@@ -40,8 +40,10 @@ class FromBinder:
 
     def refuse_clauses(self, select: exp.Select) -> None:
         """Refuse what a SELECT cannot have."""
-        bound = ("kind", "expressions", "from_", "joins", "where", "group", "having")
-        refuse_clauses(select, (*bound, "distinct") if self.statement.hops else bound, self.text)
+        bound = ("kind", "expressions", "from_", "joins", "where", "group", "having", "distinct")
+        refuse_clauses(select, bound, self.text)
+        if select.args.get("distinct"):
+            self.statement.check("operator", keyword_offset(self.text, "DISTINCT"), word="DISTINCT")
 
     def sources(self, select: exp.Select) -> None:
         """Bring what a SELECT reads into scope."""
@@ -88,12 +90,11 @@ class FromBinder:
             source = bare_source(node, self.expressions)
             assert isinstance(node, exp.Table)
             self.add_stream(node, self.window(node, source))
-        elif not self.statement.hops:
-            raise self.statement.cannot("join over a subquery row by row", offset_of(node))
-        elif WINDOW in node.meta:
-            raise self.statement.cannot("window over a subquery with HOP BY", node.meta[WINDOW].offset)
-        else:
-            self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
+            return
+        self.statement.check("join over a subquery", offset_of(node))
+        if WINDOW in node.meta:
+            self.statement.check("window over a subquery", node.meta[WINDOW].offset)
+        self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
 
     def add_stream(self, node: exp.Table, window: Window | None) -> None:
         """Bring a stream into scope, all of its columns read for now."""
@@ -111,17 +112,15 @@ class FromBinder:
     def window(self, node: exp.Table, bare: Source) -> Window | None:
         """Return the window of a stream."""
         clause = node.meta.get(WINDOW)
-        hops = self.statement.hops
         if clause is None:
-            if hops:
-                message = f"stream '{bare.alias}' needs a window with HOP BY; write for example {with_window(node)}"
-                self.expressions.refuse(message, node)
+            example = with_window(node)
+            self.statement.check("stream without a window", offset_of(node), alias=bare.alias, example=example)
             return None
-        if hops and clause.has_instances:
-            raise self.statement.cannot("window that slides with HOP BY", clause.offset)
+        if clause.has_instances:
+            self.statement.check("window that slides", clause.offset)
         window = plain_window(clause, bare, self.text)
-        if hops and window == RangeWindow(0):
-            raise error_at(f"a window of no length is empty at every hop: {window}", self.text, clause.offset)
+        if window == RangeWindow(0):
+            self.statement.check("window of no length", clause.offset, window=window)
         return window
 
     def add_subquery(self, node: exp.Expr, tree: exp.Expr, alias: str) -> None:
@@ -139,7 +138,7 @@ class FromBinder:
         if compared and more:
             place = offset_of(more[0])
             named = {"other": more[0].alias_or_name, "alias": first.alias_or_name}
-            raise self.statement.cannot("EXCEPT over a join row by row", place, **named)
+            self.statement.check("EXCEPT over a join", place, **named)
         for table in self.tables if compared or more else ():
             if WINDOW not in table.meta:
                 used = "in a difference" if compared else "joined"

@@ -7,10 +7,9 @@ from sqlglot import exp
 
 from midstream.lang.syntax.dialect import keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
-from midstream.model.errors import SqlError
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import AGGREGATE_SYNONYMS, AGGREGATES, OTHER_AGGREGATES, UserAggregate
-from midstream.plan.capabilities import cannot
+from midstream.plan.capabilities import LIMITS, cannot
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,10 @@ class Statement:
     hops: bool = False
     """Whether it ends with HOP BY."""
 
-    def cannot(self, limit: str, offset: int | None, **named: object) -> SqlError:
-        """Make the error of something that queries cannot do yet."""
-        return error_at(cannot(limit, **named), self.text, offset)
+    def check(self, limit: str, offset: int | None, **named: object) -> None:
+        """Refuse something that is written, if queries like this one cannot do it yet."""
+        if LIMITS[limit].hops in (None, self.hops):
+            raise error_at(cannot(limit, **named), self.text, offset)
 
     def is_aggregate(self, name: str) -> bool:
         """Tell whether a function name is an aggregate."""
