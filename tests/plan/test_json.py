@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import json
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -140,6 +141,16 @@ def test_what_is_no_plan_is_refused() -> None:
     for broken in ({}, {**written, "streams": {}}):
         with pytest.raises(PlanError, match="this is no plan"):
             read_plan(broken)
+
+
+def test_a_plan_of_another_query_is_refused() -> None:
+    tables = {"a": ticking(3), "b": ticking(3)}
+    sql = "SELECT a.k FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k HOP BY 1 SECOND"
+    plan = plan_of(sql, tables)
+    for other in ("b [RANGE 2 SECONDS]", "a [RANGE 2 SECONDS] b"):
+        query = plan_of(sql.replace("b [RANGE 3 SECONDS]", other), tables).query
+        with pytest.raises(PlanError, match="the query does not read what 'b' does"):
+            replace(plan, query=query)
 
 
 def test_what_is_written_stays_what_it_is() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Rel
+from midstream.plan.algebra import Rel, scans
 from midstream.plan.modes import WINDOW, Path, check_modes, mode_text, paths
 from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
@@ -33,6 +33,10 @@ class Plan:
     def __post_init__(self) -> None:
         if [c.type for c in self.root.columns] != [c.type for c in self.query.root.columns]:
             raise PlanError("the plan has other columns than the query")
+        asked = {(s.stream.name, str(s.window)) for s in self.query.sources}
+        for source in (scan.source for scan in scans(self.root)):
+            if (source.stream.name, str(source.window)) not in asked:
+                raise PlanError(f"the query does not read what '{source.alias}' does")
         if self.query.when == HOP:
             object.__setattr__(self, "working", self.working or (WINDOW,) * len(self.modes))
             check_modes(self.root, self.modes, self.working, self.query.emit)
