@@ -94,6 +94,7 @@ def counted(case: Skewed, plan: str) -> tuple[int, pa.Table]:
     return sum(batch.predicate_evaluations for batch in run.report.batches), run.table()
 
 
+@pytest.mark.slow
 def test_chosen_orders_evaluate_fewer_predicates() -> None:
     """In most cases, and far fewer; what comes out is the same."""
     ratios, cases = [], 40

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from optimize.hopping.random_plans import SECOND, RandomPlans
 
 from midstream.optimize.hopping.choose import optimal
@@ -34,6 +35,7 @@ def hits(count: int, deepest_antis: bool) -> tuple[float, float]:
     return sum(found) / count, sum(with_difference) / len(with_difference)
 
 
+@pytest.mark.slow
 def test_pushing_differences_down_is_mostly_the_best() -> None:
     # Of 2,000 plans 96.9 %, of those with a difference 93.1 %.
     among_all, among_differences = hits(300, deepest_antis=False)

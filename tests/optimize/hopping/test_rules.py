@@ -144,6 +144,7 @@ def test_anti_joins_stand_anywhere_above_their_columns() -> None:
     assert all(same_rows(late, p) for p in places)
 
 
+@pytest.mark.slow
 def test_random_moves_keep_the_rows() -> None:
     """Every single move from random queries, and all moves from those that pushing down leads to."""
     moved = rows = 0
