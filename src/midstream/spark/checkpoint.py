@@ -26,9 +26,13 @@ import pyarrow.parquet as pq
 from midstream.local.late import agreeing
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
+from midstream.model.format import check_format
 from midstream.plan.plan import Plan
 from midstream.spark.control_log import ControlLog
 from midstream.spark.repository import query_text, query_texts
+
+FORMAT = 1
+"""The form in which a checkpoint is laid out."""
 
 
 class Checkpoint:
@@ -72,6 +76,7 @@ class Checkpoint:
         file = self.folder / "midstream.json"
         if file.is_file():
             known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
             if known["buckets"] != buckets:
                 raise MidstreamError(
                     f"checkpoint {self.folder} was written with {known['buckets']} buckets and cannot go on with "
@@ -84,7 +89,7 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise MidstreamError(f"cannot write the checkpoint {self.folder}: {error.strerror}") from error
-        known = {**asked, "labels": list(labels), "id": uuid.uuid4().hex}
+        known = {"format": FORMAT, **asked, "labels": list(labels), "id": uuid.uuid4().hex}
         self._replace("midstream.json", known)
         return known
 
@@ -131,13 +136,13 @@ class Checkpoint:
     def read_status(self) -> dict[str, Any]:
         """Return the latest status."""
         try:
-            told: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+            status: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"state": "not started"}
-        here = told.get("host") in (None, socket.gethostname())
-        if told.get("state") == "running" and here and not _alive(told.get("pid", 0)):
-            told["state"] = "died"
-        return told
+        here = status.get("host") in (None, socket.gethostname())
+        if status.get("state") == "running" and here and not _alive(status.get("pid", 0)):
+            status["state"] = "died"
+        return status
 
     def write_late(self, batch: int, tables: list[pa.Table]) -> None:
         """Keep the late rows of a micro-batch as one Parquet file in the folder `late`."""
