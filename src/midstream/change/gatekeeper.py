@@ -1,6 +1,6 @@
-"""Gatekeeper: stands before a version and lets in the rows from its FStart on.
+"""Gatekeeper: which results of a version may leave, by its control elements.
 
-FStart and IStop are a matter of the input alone, so no operator knows of them.
+No operator knows of them: results say what made them leave and how old their oldest row is.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,10 @@ class Gatekeeper:
 
     life: Life
 
-    def first(self, times: npt.NDArray[np.int64]) -> int:
-        """Return the place of the first row, of rows in order, that may enter."""
-        start_us = self.life.start_us
-        return len(times) if start_us is None else int(np.searchsorted(times, start_us))
-
     def lets_out(
         self, order: npt.NDArray[np.int64] | None, oldest_us: npt.NDArray[np.int64] | None, count: int
     ) -> npt.NDArray[np.bool_] | None:
-        """Tell which results may leave, by what made them leave and their oldest row; None: all of them."""
+        """Return which results may leave, by what made them leave and their oldest row; None: all of them."""
         life = self.life
         if (life.stop_us is None and life.drain_us is None) or order is None or oldest_us is None or not count:
             return None
@@ -38,7 +33,7 @@ class Gatekeeper:
 
 
 def left_before(order: npt.NDArray[np.int64], at_us: int) -> npt.NDArray[np.bool_]:
-    """Tell which results left before a position; a window instance that ends at the position did.
+    """Return which results left before a position; a window instance that ends at the position did.
 
     >>> left_before(np.array([[4, 0, 9, 0], [5, -1, -1, -1], [5, 0, 3, 0]]), 5)
     array([ True,  True, False])
