@@ -16,7 +16,7 @@ from midstream.model.errors import PlanError
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.expr import Column, Expr, columns, quoted
 from midstream.plan.source import Source
-from midstream.plan.window import Instances, PredicateWindow, RowsInstances
+from midstream.plan.window import Instances
 
 
 @dataclass(frozen=True)
@@ -166,19 +166,12 @@ class Windowed:
     window: Instances
 
     def __post_init__(self) -> None:
-        _check(self.reads, self.child.columns)
+        _check(self.window.reads, self.child.columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return what the child gives."""
         return self.child.columns
-
-    @property
-    def reads(self) -> tuple[Expr, ...]:
-        """Return what decides which instances a row is in."""
-        if isinstance(self.window, PredicateWindow):
-            return (self.window.start, self.window.end)
-        return self.window.partition_by if isinstance(self.window, RowsInstances) else ()
 
 
 @dataclass(frozen=True)
@@ -204,8 +197,6 @@ class Group:
 
 
 Rel = Scan | Select | Project | Join | Anti | Except | Union | Distinct | Windowed | Group
-Unary = Select | Project | Distinct | Windowed | Group
-Binary = Join | Anti | Except | Union
 
 
 def inputs(rel: Rel) -> tuple[Rel, ...]:
@@ -283,8 +274,8 @@ def expressions(rel: Rel) -> list[Expr]:
             return list(rel.conjuncts)
         case Project(outputs=outputs):
             return [expr for _, expr in outputs]
-        case Windowed():
-            return list(rel.reads)
+        case Windowed(window=window):
+            return list(window.reads)
         case Group(keys=keys, aggregates=aggregates):
             return [*keys, *(a.argument for a in aggregates if a.argument is not None)]
         case _:

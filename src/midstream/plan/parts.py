@@ -16,7 +16,7 @@ from midstream.plan.algebra import Except, Group, Join, Project, Rel, Scan, Sele
 from midstream.plan.capabilities import MOST_IN_DIFFERENCE, refuse
 from midstream.plan.expr import Column, Expr, Shown, columns, quoted, replace_columns
 from midstream.plan.source import Source
-from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RowsInstances
+from midstream.plan.window import Instances, RangeInstances, RowsInstances
 
 GROUPS = "#"
 """An alias for keys and aggregates where there is no tree to name them."""
@@ -90,12 +90,8 @@ class Stage:
 
     def reads(self) -> list[Column]:
         """Return the columns of the input that the stage reads."""
-        exprs = [*self.conjuncts, *self.keys, *(a.argument for a in self.aggregates if a.argument is not None)]
-        if isinstance(self.window, PredicateWindow):
-            exprs += [self.window.start, self.window.end]
-        if isinstance(self.window, RowsInstances):
-            exprs += self.window.partition_by
-        return [c for e in exprs for c in columns(e)]
+        arguments = [a.argument for a in self.aggregates if a.argument is not None]
+        return [c for e in (*self.conjuncts, *self.keys, *arguments, *self.window.reads) for c in columns(e)]
 
     def key_of(self, expr: Expr) -> Expr | None:
         """Return the key that an expression over groups is, or None."""

@@ -67,6 +67,11 @@ class RangeInstances:
     def __str__(self) -> str:
         return f"[RANGE {format_duration(self.width_us)} SLIDE {format_duration(self.slide_us)}]"
 
+    @property
+    def reads(self) -> tuple[Expr, ...]:
+        """Return what decides which instances a row is in, but for its time: nothing."""
+        return ()
+
     def with_columns(self, by: Callable[[Expr], Expr]) -> "RangeInstances":
         """Return the same window: it reads no column."""
         return self
@@ -91,6 +96,11 @@ class RowsInstances:
         by = f" PARTITION BY {', '.join(map(_name, self.partition_by))}" if self.partition_by else ""
         return f"[ROWS {self.count} SLIDE {self.slide}{by}]"
 
+    @property
+    def reads(self) -> tuple[Expr, ...]:
+        """Return what decides which instances a row is in."""
+        return self.partition_by
+
     def with_columns(self, by: Callable[[Expr], Expr]) -> "RowsInstances":
         """Return the same window over other columns."""
         return replace(self, partition_by=tuple(c for c in map(by, self.partition_by) if isinstance(c, Column)))
@@ -113,6 +123,11 @@ class PredicateWindow:
 
     def __str__(self) -> str:
         return f"[START WHEN {self.start} END WHEN {self.end}]"
+
+    @property
+    def reads(self) -> tuple[Expr, ...]:
+        """Return what decides which instances a row is in."""
+        return (self.start, self.end)
 
     def with_columns(self, by: Callable[[Expr], Expr]) -> "PredicateWindow":
         """Return the same window over other columns."""
