@@ -112,7 +112,7 @@ def test_a_change_is_explained_sent_followed_and_told(checkpoint: Checkpoint, mi
     assert lines[1].startswith("midstream: not guaranteed: stream order (results of the new query wait")
     assert lines[2:4] == [
         "midstream: the change is asked for",
-        "midstream: the change is read, and takes effect behind every row that has been read by now",
+        "midstream: the change is read, and takes effect after every row that has been read by now",
     ]
     assert lines[4].startswith("midstream: changing to version 2 by drain/query since 1970-01-01 00:00:05")
     assert len(lines) == 5
@@ -129,7 +129,7 @@ def test_a_change_is_explained_sent_followed_and_told(checkpoint: Checkpoint, mi
 def test_without_waiting(checkpoint: Checkpoint, midstream) -> None:
     code, out, _ = midstream("change", checkpoint.folder, SUM_10, "--method", "immediate", "--no-wait")
     assert code == 0
-    assert out.startswith("sums has been asked to change; its events tell of ")
+    assert out.startswith("sums has been asked to change; its events report ")
     assert checkpoint.controls.since(0)[0]["change"]["method"] == "immediate"
     assert checkpoint.controls.since(0)[0]["change"]["audit"] is False
 
@@ -214,7 +214,7 @@ def test_a_query_that_ends_meanwhile(checkpoint: Checkpoint, midstream) -> None:
 def test_a_change_that_takes_longer(checkpoint: Checkpoint, midstream) -> None:
     code, _, err = midstream("change", checkpoint.folder, SUM_10, "--wait", "0.3")
     assert code == 1
-    assert "has told nothing of the change for 0.3 s" in err
+    assert "has reported nothing of the change for 0.3 s" in err
 
 
 CONTROLLED = {
@@ -291,7 +291,7 @@ def test_a_query_from_before_there_were_versions(checkpoint: Checkpoint, midstre
     ("command", "words"),
     [
         ("change", ["graceful-immediate", "--order", "--allow-schema-change", "--audit", "--no-wait", "_version"]),
-        ("control", ["fstart", "istop", "dstop", "abort", "behind every row"]),
+        ("control", ["fstart", "istop", "dstop", "abort", "after every row"]),
     ],
 )
 def test_help(command: str, words: list[str], midstream, monkeypatch: pytest.MonkeyPatch) -> None:

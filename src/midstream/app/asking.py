@@ -1,4 +1,4 @@
-"""Asking a running query for something from another process: it must run, and one waits for what it tells."""
+"""Asking a running query for something from another process: it must run, and one waits for what it reports."""
 
 import sys
 import time
@@ -46,7 +46,7 @@ def wait_for(look: Callable[[], Found | None], seconds: float) -> Found | None:
 
 
 def say(sentence: str) -> None:
-    """Tell people something, not programs."""
+    """Say something to people, not to programs."""
     print(f"midstream: {sentence}", file=sys.stderr, flush=True)
 
 

@@ -32,7 +32,7 @@ HAPPENED = {
     "dstop": "only results that depend on an older row still leave",
     "abort": "the new version has stopped, the old one goes on",
 }
-"""What a control element has done, behind the position."""
+"""What a control element has done, after the position."""
 
 
 def change_command(
@@ -59,7 +59,7 @@ def change_command(
     - **graceful-immediate** keeps it until the new one answers, then stops it.
     - **graceful-drain** keeps it until the new one answers, then lets it finish.
 
-    It says what that guarantees for these two queries, asks, and tells how it goes. A change that cannot be honoured is
+    It says what that guarantees for these two queries, asks, and shows how it goes. A change that cannot be honoured is
     refused in one sentence and the query goes on untouched. `_version` in the output says which query gave a row.
 
     Example: `midstream change checkpoint/ new.sql --method drain --order query`
@@ -79,11 +79,11 @@ def change_command(
         say(f"the output changes: {'; '.join(prepared.schema)}")
     identity = prepared.send()
     if no_wait or wait == 0:
-        print(f"{name} has been asked to change; its events tell of {identity}")
+        print(f"{name} has been asked to change; its events report {identity}")
         return
     record = _wait_for_change(held, identity, wait)
     if record is None:
-        fail(f"{name} has told nothing of the change for {wait:g} s; its events will say what became of it")
+        fail(f"{name} has reported nothing of the change for {wait:g} s; its events will say what became of it")
     if "to_version" not in record:
         fail(f"{name} {record['state']} before the change was over; it goes on when the query does")
     print_changes(wide_console(), [record])
@@ -117,7 +117,7 @@ def _wait_for_change(held: Checkpoint, identity: str, seconds: float) -> dict[st
                 now_at = reached(status.get("last_batch") or {})
                 show("under way", f"{under_way(now[0] if now else record)}; now at {now_at}")
             elif any(e.get("id") == identity for e in events):
-                show("read", "the change is read, and takes effect behind every row that has been read by now")
+                show("read", "the change is read, and takes effect after every row that has been read by now")
             else:
                 show("asked", "the change is asked for")
             if (over := ended(held)) is not None:
@@ -130,14 +130,14 @@ def _wait_for_change(held: Checkpoint, identity: str, seconds: float) -> dict[st
 def _progress() -> Iterator[Callable[[str, str], None]]:
     """Hand out what shows (state, sentence): a live line on a terminal, a line per state elsewhere."""
     if not sys.stderr.isatty():
-        told: list[str] = []
+        shown: list[str] = []
 
-        def tell(state: str, sentence: str) -> None:
-            if told[-1:] != [state]:
-                told.append(state)
+        def show(state: str, sentence: str) -> None:
+            if shown[-1:] != [state]:
+                shown.append(state)
                 say(sentence)
 
-        yield tell
+        yield show
         return
     with Console(stderr=True).status("asking") as line:
         yield lambda state, sentence: line.update(escape(sentence))
@@ -155,7 +155,7 @@ def control_command(
     - **dstop** drains all versions: only what depends on an older row still leaves.
     - **abort** gives a change up, as long as the old version has not stopped or begun to drain.
 
-    It takes effect behind every row that has been read by then. This command waits for that and says what happened.
+    It takes effect after every row that has been read by then. This command waits for that and says what happened.
 
     Example: `midstream control checkpoint/ abort`
     """
@@ -164,16 +164,18 @@ def control_command(
     name, word = status["name"], request.control.lower()
     identity = held.controls.send(CONTROL, control=word)
     if wait == 0:
-        print(f"{name} has been given {word}; its events tell of {identity}")
+        print(f"{name} has been given {word}; its events report {identity}")
         return
-    told = wait_for(lambda: _controlled(held, identity) or ended(held), wait)
-    if told is None:
-        fail(f"{name} has told nothing of {word} for {wait:g} s; it takes effect once time has passed what was read")
-    if "control" not in told:
-        fail(f"{name} {told['state']} before {word} took effect; it goes on when the query does")
-    if told["state"] == "refused":
-        raise MidstreamError(f"{name} goes on as it was: {told['reason']}")
-    print(f"{name}: {word} took effect at {format_instant(told['position_us'])}: {HAPPENED[word]}")
+    event = wait_for(lambda: _controlled(held, identity) or ended(held), wait)
+    if event is None:
+        fail(
+            f"{name} has reported nothing of {word} for {wait:g} s; it takes effect once time has passed what was read"
+        )
+    if "control" not in event:
+        fail(f"{name} {event['state']} before {word} took effect; it goes on when the query does")
+    if event["state"] == "refused":
+        raise MidstreamError(f"{name} goes on as it was: {event['reason']}")
+    print(f"{name}: {word} took effect at {format_instant(event['position_us'])}: {HAPPENED[word]}")
 
 
 def _controlled(held: Checkpoint, identity: str) -> dict[str, Any] | None:

@@ -22,45 +22,47 @@ COLUMNS = {
 """The guarantees, as a table says them."""
 
 
-def print_change_forecast(console: Console, old: Plan, new: Plan, told: ChangeForecast, labels: Sequence[str]) -> None:
+def print_change_forecast(
+    console: Console, old: Plan, new: Plan, forecast: ChangeForecast, labels: Sequence[str]
+) -> None:
     """Print what some methods would guarantee and take."""
-    for word, plan, span in (("From", old, told.old), ("  to", new, told.new)):
+    for word, plan, span in (("From", old, forecast.old), ("  to", new, forecast.new)):
         console.print(
             f"{word} {_line(plan)}", f"     a result reaches over: {span}", sep="\n", highlight=False, markup=False
         )
     console.print()
-    shown = {label: told.guarantees[label] for label in labels}
+    shown = {label: forecast.guarantees[label] for label in labels}
     reasons: list[str] = []
     table = Table(title="Guarantees", title_justify="left", box=SIMPLE_HEAD)
     for name in ("method", *COLUMNS.values()):
         table.add_column(name)
     for label, guarantees in shown.items():
-        table.add_row(_mark(label, told) + label, *_cells(guarantees, reasons))
+        table.add_row(_mark(label, forecast) + label, *_cells(guarantees, reasons))
     console.print(table, highlight=False)
     for number, reason in enumerate(reasons, 1):
         console.print(f"({number}) {reason}", highlight=False, markup=False)
     console.print()
-    _print_timings(console, told, [label for label, g in shown.items() if not g.refused])
+    _print_timings(console, forecast, [label for label, g in shown.items() if not g.refused])
     for label, guarantees in shown.items():
         for note in guarantees.notes:
             console.print(f"{label}: {note}.", highlight=False, markup=False)
-    if told.schema:
+    if forecast.schema:
         console.print(
-            f"The output changes, which needs allow_schema_change: {'; '.join(told.schema)}.", highlight=False
+            f"The output changes, which needs allow_schema_change: {'; '.join(forecast.schema)}.", highlight=False
         )
-    best = told.recommended
+    best = forecast.recommended
     console.print(f"* {best.label} is recommended: {best.why}.", "Nothing has been changed.", sep="\n", highlight=False)
 
 
-def guarantee_lines(label: str, told: Guarantees) -> list[str]:
+def guarantee_lines(label: str, given: Guarantees) -> list[str]:
     """Say in two lines what a method guarantees for two queries, and what it does not."""
     out = []
     for holds, words in ((True, f"{label} guarantees here"), (False, "not guaranteed")):
-        cells = {COLUMNS[name]: cell for name, cell in told.cells.items() if cell.holds == holds}
+        cells = {COLUMNS[name]: cell for name, cell in given.cells.items() if cell.holds == holds}
         parts = [f"{name} ({cell.why})" if cell.why else name for name, cell in cells.items()]
         if parts:
             out.append(f"{words}: {', '.join(parts)}")
-    return out + [f"note: {note}" for note in told.notes]
+    return out + [f"note: {note}" for note in given.notes]
 
 
 def _cells(guarantees: Guarantees, reasons: list[str]) -> list[str]:
@@ -81,19 +83,19 @@ def _number(reason: str, reasons: list[str]) -> str:
     return f"({reasons.index(reason) + 1})"
 
 
-def _print_timings(console: Console, told: ChangeForecast, labels: Sequence[str]) -> None:
+def _print_timings(console: Console, forecast: ChangeForecast, labels: Sequence[str]) -> None:
     table = Table(title="How long it would take, in event time (about)", title_justify="left", box=SIMPLE_HEAD)
     for name in ("method", "old query gone", "new query answers", "both run", "output pauses", "results held back"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for label in labels:
-        t = told.timings[label]
+        t = forecast.timings[label]
         times = (_after(t.old_gone_s), _after(t.first_answer_s), _during(t.together_s), _during(t.pause_s))
-        table.add_row(_mark(label, told) + label, *times, "?" if t.held_back is None else f"{t.held_back:,.0f}")
+        table.add_row(_mark(label, forecast) + label, *times, "?" if t.held_back is None else f"{t.held_back:,.0f}")
     console.print(table, highlight=False)
 
 
-def _mark(label: str, told: ChangeForecast) -> str:
-    return "* " if label == told.recommended.label else "  "
+def _mark(label: str, forecast: ChangeForecast) -> str:
+    return "* " if label == forecast.recommended.label else "  "
 
 
 def _line(plan: Plan) -> str:
@@ -157,4 +159,4 @@ FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "response (event time)": lambda r: _long(r["response_us"]),
     "both versions ran (event time)": lambda r: _long(r["two_versions_us"]),
 }
-"""What is told of a change, in order."""
+"""What is shown of a change, in order."""

@@ -53,12 +53,12 @@ def replay_command(
     """
     rehearsal = prepare(read_scenario(scenario))
     with progress_of("replay", "rows", quiet) as progress:
-        told, rows = replay(rehearsal, out, report, late, lambda done: progress(done, rehearsal.rows))
+        summary, rows = replay(rehearsal, out, report, late, lambda done: progress(done, rehearsal.rows))
     if quiet:
         return
     console = wide_console()
-    print_rows(console, told.rows_out, rows if rows is not None else first_rows(out))
-    print_report(console, rehearsal.plan, told, [p for p in (out, report, late) if p is not None])
+    print_rows(console, summary.rows_out, rows if rows is not None else first_rows(out))
+    print_report(console, rehearsal.plan, summary, [p for p in (out, report, late) if p is not None])
 
 
 @app.command("explain")
@@ -123,8 +123,8 @@ def explain_command(
         print(explain_any(chosen, rehearsal.streams, asked_for))
         return
     if migrate is not None:
-        target, told = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)
-        print_forecast(wide_console(), chosen, target, told)
+        target, forecast = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)
+        print_forecast(wide_console(), chosen, target, forecast)
         return
     if strategy is not None:
         raise MidstreamError("--strategy goes with --migrate")

@@ -15,24 +15,24 @@ from midstream.spark.rates import Stretch
 NOWHERE_US = -(2**60)
 
 
-def print_forecast(console: Console, running: Plan, target: Plan, told: MigrationForecast) -> None:
+def print_forecast(console: Console, running: Plan, target: Plan, forecast: MigrationForecast) -> None:
     """Print what a migration would find and cost."""
     console.print(f"From {running}\n  to {target}\n", highlight=False)
     states = Table(title="States of the new plan", title_justify="left", box=SIMPLE_HEAD)
     for name in ("state", "the running plan", "about"):
         states.add_column(name, justify="right" if name == "about" else "left")
-    for state in told.states:
+    for state in forecast.states:
         kind = "has it: it is moved" if state.matched else "does not have it: incomplete"
         states.add_row(" ".join(state.parts), kind, f"{_about(state.entries)} entries")
     console.print(states, highlight=False)
     table = Table(title="Strategies", title_justify="left", box=SIMPLE_HEAD)
     for name in ("strategy", "evaluations at once", "in all", "output", "ends"):
         table.add_column(name, justify="right" if name in ("evaluations at once", "in all") else "left")
-    for s in told.strategies:
-        mark = "* " if s.strategy == told.chosen else "  "
+    for s in forecast.strategies:
+        mark = "* " if s.strategy == forecast.chosen else "  "
         table.add_row(mark + s.strategy, _about(s.at_once), _about(s.in_all), s.output, s.ends)
     console.print(table, highlight=False)
-    console.print(f"* {told.chosen} would be chosen. Nothing has been changed.", highlight=False)
+    console.print(f"* {forecast.chosen} would be chosen. Nothing has been changed.", highlight=False)
 
 
 def _about(number: float | None) -> str:
@@ -105,4 +105,4 @@ FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "longest gap without output": _gap,
     "largest output delay": lambda r: f"{r['output_delay_us'] / 1e6:g} s",
 }
-"""What is told of a migration, in order."""
+"""What is shown of a migration, in order."""

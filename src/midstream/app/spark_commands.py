@@ -79,12 +79,12 @@ def status_command(
 
 def stop_command(
     checkpoint: CheckpointFolder,
-    drain: Annotated[bool, typer.Option("--drain", help="First give out what waits for its time to come.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="First emit what waits for its time to come.")] = False,
     wait: WaitSeconds = 60.0,
 ) -> None:
     """Stop a running query after its micro-batch, from any process that can write its checkpoint.
 
-    Rows that wait stay in the checkpoint; started again, the query goes on. With --drain they are given out first.
+    Rows that wait stay in the checkpoint; started again, the query goes on. With --drain they take part first.
 
     Example: `midstream stop checkpoint/ --drain`
     """
@@ -96,13 +96,13 @@ def stop_command(
     if wait == 0:
         print(f"{name} has been asked to {'drain and stop' if drain else 'stop'}")
         return
-    told = wait_for(lambda: ended(held), wait)
-    if told is None:
+    last = wait_for(lambda: ended(held), wait)
+    if last is None:
         fail(f"{name} has not stopped after {wait:g} s; it will after its next micro-batch")
-    elif told["state"] == "stopped":
-        print(f"{name} stopped{', drained' if drain else ''}: {ending(told)}")
+    elif last["state"] == "stopped":
+        print(f"{name} stopped{', drained' if drain else ''}: {ending(last)}")
     else:
-        fail(f"{name} {told['state']} before it stopped{': ' + told['error'] if told.get('error') else ''}")
+        fail(f"{name} {last['state']} before it stopped{': ' + last['error'] if last.get('error') else ''}")
 
 
 def snapshot_command(
@@ -115,13 +115,13 @@ def snapshot_command(
     """
     held, status = running(checkpoint, reads_control=True)
     identity = held.controls.send(SNAPSHOT)
-    told = wait_for(lambda: _statistics(held, identity) or ended(held), wait)
-    if told is None:
-        fail(f"{status['name']} has told nothing for {wait:g} s; its statistics will be among its events")
-    elif "event" not in told:
-        fail(f"{status['name']} {told['state']} before it told its statistics")
+    found = wait_for(lambda: _statistics(held, identity) or ended(held), wait)
+    if found is None:
+        fail(f"{status['name']} has reported nothing for {wait:g} s; its statistics will be among its events")
+    elif "event" not in found:
+        fail(f"{status['name']} {found['state']} before it reported its statistics")
     else:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(found, indent=1))
 
 
 def migrate_command(
@@ -155,7 +155,7 @@ def migrate_command(
 
     A migration asked for while another one runs waits for it; just-in-time ones overlap.
 
-    A hopping query goes on with another shape, other modes or another hop, behind the next hop it answers.
+    A hopping query goes on with another shape, other modes or another hop, after the next hop it answers.
 
     Example: `midstream migrate checkpoint/ "((c d) (a b))" --strategy just-in-time`
 
@@ -178,7 +178,7 @@ def migrate_command(
         return
     record = _wait_for_migration(held, identity, wait)
     if record is None:
-        fail(f"{name} has told nothing of the migration for {wait:g} s; its events will say what became of it")
+        fail(f"{name} has reported nothing of the migration for {wait:g} s; its events will say what became of it")
     elif "event" not in record:
         fail(f"{name} {record['state']} before the migration was over; it goes on when the query does")
     elif record["state"] == "refused":
@@ -192,16 +192,16 @@ def migrate_command(
 def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:
     """Wait until a migration is over, saying how it goes; return its last record, or the status of an ended query."""
     deadline = time.monotonic() + seconds
-    told = ""
+    shown = ""
     record: dict[str, Any] | None = None
     while time.monotonic() < deadline:
         mine = [e for e in held.read_events() if e.get("event") == "migration" and e.get("identity") == identity]
         record = mine[-1] if mine else None
         if record is not None and record["state"] not in ("queued", "running"):
             return record
-        if record is not None and record["state"] != told:
-            told = record["state"]
-            say(f"the migration is {told} ({record['strategy']})")
+        if record is not None and record["state"] != shown:
+            shown = record["state"]
+            say(f"the migration is {shown} ({record['strategy']})")
         if (over := ended(held)) is not None:
             return over
         time.sleep(LOOK_S)

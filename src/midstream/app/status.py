@@ -110,7 +110,7 @@ def print_status(console: Console, status: dict[str, Any], events: list[dict[str
     if lag is not None and status["state"] == "running":
         rows.append(("behind the clock", span(lag)))
     if "updated" in status:
-        rows.append(("told", f"{span(time.time() - status['updated'])} ago"))
+        rows.append(("updated", f"{span(time.time() - status['updated'])} ago"))
     if "pid" in status:
         rows.append(("process", f"{status['pid']} on {status.get('host', 'this machine')}"))
     if status.get("error"):

@@ -131,6 +131,6 @@ def _rearranged(batches: list[pa.RecordBatch], place: Matrix) -> list[pa.RecordB
 
 
 def versioned(rows: pa.RecordBatch, version: int) -> pa.RecordBatch:
-    """Say behind the time of each result which version of the query gave it."""
+    """Add after the time of each result which version of the query gave it."""
     place = rows.schema.get_field_index("_time") + 1
     return rows.add_column(place, "_version", pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))

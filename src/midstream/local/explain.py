@@ -147,7 +147,7 @@ def explain_hop_migration(running: Plan, target: Plan, statistics: HopStatistics
     if running.query.every_us != target.query.every_us:
         hops = [format_duration(p.query.every_us) for p in (running, target)]
         lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")
-    lines.append("It takes effect at a hop, behind its answer; no answer is delayed, lost or given twice.")
+    lines.append("It takes effect at a hop, after its answer; no answer is delayed, lost or given twice.")
     return "\n".join(lines)
 
 

@@ -119,7 +119,7 @@ class _ScenarioFile(TomlFile):
         )
 
     def _plan(self, table: dict[str, Any], key: str, place: str) -> str | None:
-        """Return the plan that is asked for, with what else is asked of a hopping plan behind it, in words."""
+        """Return the plan that is asked for, with what else is asked of a hopping plan after it, in words."""
         said = [self.text(table, key, place)] if key in table else []
         for name in HOP_KEYS:
             if name in table:

@@ -43,11 +43,11 @@ def find_java() -> Path | None:
 def _home_of(java: Path) -> Path | None:
     """Ask a Java for its version and home."""
     try:
-        told = subprocess.run(
+        answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    version = re.search(r"java\.specification\.version = (\d+)", told.stderr)
-    home = re.search(r"java\.home = (.*)", told.stderr)
+    version = re.search(r"java\.specification\.version = (\d+)", answer.stderr)
+    home = re.search(r"java\.home = (.*)", answer.stderr)
     return Path(home[1].strip()) if home and version and int(version[1]) >= OLDEST_JAVA else None

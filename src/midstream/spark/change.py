@@ -91,5 +91,5 @@ def _prepare(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: Chan
 
 def _given_up(checkpoint: Checkpoint) -> set[int]:
     """Return the versions that were asked for and will not run: no change goes from them."""
-    told = [e for e in checkpoint.read_events() if e.get("event") == CHANGE and "to_version" in e]
-    return {e["to_version"] for e in told if e["state"] in (ABORTED, SUPERSEDED)}
+    events = [e for e in checkpoint.read_events() if e.get("event") == CHANGE and "to_version" in e]
+    return {e["to_version"] for e in events if e["state"] in (ABORTED, SUPERSEDED)}

@@ -23,14 +23,14 @@ def sentence_of(text: str) -> str:
     >>> sentence_of("py4j.Py4JJavaError: An error occurred while\\n: org.x.NoSuchException: [NONE] no such thing")
     'no such thing'
     """
-    told = text.partition("=== Streaming Query ===")[0]
-    found = [m for line in told.split("\n") if (m := _ERROR.match(line.strip())) and not m[3].startswith(_ENVELOPES)]
+    before = text.partition("=== Streaming Query ===")[0]
+    found = [m for line in before.split("\n") if (m := _ERROR.match(line.strip())) and not m[3].startswith(_ENVELOPES)]
     if own := [m for m in found if not m[1].startswith(_OF_JAVA)]:
         package, name, message = own[-1].groups()
         return _plain(message) if package.startswith("pyspark.") else f"{_plain(message)} ({name})"
     if found:
         return _plain(found[0][3])
-    return _plain(next((line for line in told.split("\n") if line.strip()), "unknown"))
+    return _plain(next((line for line in before.split("\n") if line.strip()), "unknown"))
 
 
 def _plain(line: str) -> str:

@@ -275,7 +275,7 @@ class SparkRun:
         """Ask for another plan of the same meaning; return the id of the control row, which names it in the events.
 
         It takes effect at the same position in all buckets, in the micro-batch that reads it; that of a hopping query
-        behind the next hop that is answered. `strategy` is chosen when not given; see `midstream migrate --help` for
+        after the next hop that is answered. `strategy` is chosen when not given; see `midstream migrate --help` for
         the strategies and their options.
         """
         self._check_running()
@@ -300,7 +300,7 @@ class SparkRun:
     def change(self, query: Any, method: str = drain_method, order: str | None = None, **options: Any) -> str:
         """Ask for another query; return the id of the control row, which names the change in the events.
 
-        It takes effect at the same position in all buckets, behind every row that has been read when the control row
+        It takes effect at the same position in all buckets, after every row that has been read when the control row
         is. `method` is immediate, delayed-drain, drain (with `order`, "query" or "stream"), graceful-immediate or
         graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
         """
@@ -342,7 +342,7 @@ class SparkRun:
         return self._checkpoint.controls.send(SNAPSHOT)
 
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
-        """Stop through the control log, after the micro-batch that reads it; `drain` gives out waiting rows first."""
+        """Stop through the control log, after the micro-batch that reads it; with `drain`, waiting rows take part first."""
         if drain and self.ends_by_itself:
             raise MidstreamError(f"query '{self.name}' ends by itself and cannot be drained while it runs")
         if self._query.isActive:

@@ -25,7 +25,7 @@ class SparkLog:
         quiet = False
         with open(self._out, "rb") as lines, open(self.file, "ab", buffering=0) as log:
             for line in lines:
-                # The noise comes with an empty line behind it.
+                # The noise comes with an empty line after it.
                 if NOISE in line or (quiet and not line.strip()):
                     quiet = True
                     continue

@@ -1,6 +1,6 @@
 """Adapt a running hopping query: other modes, another plan or another hop when what it sees asks for it.
 
-    behind a hop ──▶ statistics of the windows ──▶ cheapest modes or plan ──▶ is it worth it? ──▶ migrate
+    after a hop ──▶ statistics of the windows ──▶ cheapest modes or plan ──▶ is it worth it? ──▶ migrate
 
 A migration between two hops is exact, so that adapting never changes an answer; another hop changes when there are any.
 """

@@ -1,4 +1,4 @@
-"""Hop adviser: from what the buckets of a hopping query tell, says when other modes, another plan or another hop pay.
+"""Hop adviser: from what the buckets of a hopping query report, says when other modes, another plan or another hop pay.
 
 events of all buckets ──▶ work of a hop, statistics of the windows ──▶ is something worth it? ──▶ the plan to go on with
 """

@@ -32,14 +32,14 @@ def load_constants(file: Path | None = None) -> Constants:
         read = json.loads(place.read_text(encoding="utf-8"))
         if read.get("model") != MODEL:
             return Constants()
-        own = {name: _constants(told) for name, told in read["operators"].items()}
+        own = {name: _constants(numbers) for name, numbers in read["operators"].items()}
         return replace(_constants(read["constants"]), own=own)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MidstreamError(f"cannot read the costs in {place}: {error}; run `midstream calibrate` again") from error
 
 
-def _constants(told: dict[str, float]) -> Constants:
-    return Constants().but({name: float(value) for name, value in told.items() if name in NUMBERS})
+def _constants(numbers: dict[str, float]) -> Constants:
+    return Constants().but({name: float(value) for name, value in numbers.items() if name in NUMBERS})
 
 
 def save_constants(constants: Constants, about: dict[str, object], file: Path | None = None) -> Path:
@@ -48,8 +48,8 @@ def save_constants(constants: Constants, about: dict[str, object], file: Path | 
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         pending = place.with_name(f".{place.name}.{os.getpid()}.pending")
-        own = {name: _told(of) for name, of in constants.own.items()}
-        written = {"model": MODEL, "constants": _told(constants), "operators": own, **about}
+        own = {name: _plain(of) for name, of in constants.own.items()}
+        written = {"model": MODEL, "constants": _plain(constants), "operators": own, **about}
         pending.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
         os.replace(pending, place)
     except OSError as error:
@@ -57,5 +57,5 @@ def save_constants(constants: Constants, about: dict[str, object], file: Path | 
     return place
 
 
-def _told(constants: Constants) -> dict[str, float]:
+def _plain(constants: Constants) -> dict[str, float]:
     return {name: getattr(constants, name) for name in NUMBERS}

@@ -1,7 +1,7 @@
 """Hop planner: plans the migrations of a hopping query once, on the driver; the buckets are sent the plan itself.
 
-    words in a control row ──▶ buckets tell of them ──▶ planned here ──▶ a control row with the plan ──▶ buckets
-    what the buckets tell of their windows ──▶ does another plan pay? ─────────┘
+    words in a control row ──▶ buckets report them ──▶ planned here ──▶ a control row with the plan ──▶ buckets
+    what the buckets report of their windows ──▶ does another plan pay? ─────────┘
 
 The control log keeps every plan that was sent, so that whoever starts the query again finds it there.
 """
@@ -45,10 +45,10 @@ class Planner:
         self._coming = log.last_plan(version)
         """The control row of the last plan that was sent: when everything has taken effect, that runs."""
         self._unread: set[str] = set()
-        """Control rows that no bucket has told of."""
+        """Control rows that no bucket has reported."""
         self._sizes = SeenSizes()
         self.statistics: HopStatistics | None = None
-        """What the buckets have last told of their windows."""
+        """What the buckets have last reported of their windows."""
 
     def plan_of(self, row: str) -> Plan:
         """Return the plan that a control row has."""
@@ -65,14 +65,14 @@ class Planner:
 
     def on_batch(self, events: Sequence[Event]) -> None:
         """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
-        told = events[0]
-        if told["statistics"] is not None:
+        first = events[0]
+        if first["statistics"] is not None:
             looks = [BucketStatistics.of(e["statistics"]) for e in events]
-            self.statistics = statistics_of(self.plan_of(told["row"]), looks, self._sizes)
-        for control in told["controls"]:
+            self.statistics = statistics_of(self.plan_of(first["row"]), looks, self._sizes)
+        for control in first["controls"]:
             self._unread.discard(control["id"])
             if control["do"] == MIGRATE and "plan" not in control:
-                told["migrations"].append(self._answer(control).to_dict())
+                first["migrations"].append(self._answer(control).to_dict())
         self._advise(events)
 
     def _answer(self, control: dict[str, Any]) -> MigrationRecord:

@@ -40,7 +40,7 @@ class Seen:
 
 
 class SeenSizes:
-    """Remembers relations by their signature, those seen last behind the others."""
+    """Remembers relations by their signature, those seen last after the others."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}

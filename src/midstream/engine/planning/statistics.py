@@ -2,7 +2,7 @@
 
     executions, one in each bucket ──▶ a look at each ──▶ statistics of the whole query
 
-A look is plain values, so that buckets elsewhere can tell of theirs.
+A look is plain values, so that buckets elsewhere can report theirs.
 """
 
 from collections.abc import Sequence
@@ -49,11 +49,11 @@ class BucketStatistics:
         return asdict(self)
 
     @staticmethod
-    def of(told: dict[str, Any]) -> "BucketStatistics":
+    def of(plain: dict[str, Any]) -> "BucketStatistics":
         """Return statistics from plain values."""
-        windows = {alias: WindowStatistics(**seen) for alias, seen in told["windows"].items()}
+        windows = {alias: WindowStatistics(**seen) for alias, seen in plain["windows"].items()}
         return BucketStatistics(
-            windows, [None if seen is None else OperatorStatistics(**seen) for seen in told["given"]]
+            windows, [None if seen is None else OperatorStatistics(**seen) for seen in plain["given"]]
         )
 
 

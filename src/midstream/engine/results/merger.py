@@ -35,7 +35,8 @@ from midstream.plan.plan import Plan
 
 FORMAT = 1
 """The form in which a merger is written down."""
-Given = dict[int, list[Results]]
+ByVersion = dict[int, list[Results]]
+"""Results of each version, in order."""
 Hops = dict[int, dict[int, tuple[int, int]]]
 """Per version and hop: the oldest row in the windows, and a fingerprint of the rows in them."""
 
@@ -164,7 +165,9 @@ class ResultMerger:
             change = self.control.change(request, item["version"], item["at_us"], item["audit"])
             change.record.schema_change = item["schema_change"]
 
-    def _round(self, given: Given, upto_us: int, everything: bool = False, ended: bool = False) -> list[pa.RecordBatch]:
+    def _round(
+        self, given: ByVersion, upto_us: int, everything: bool = False, ended: bool = False
+    ) -> list[pa.RecordBatch]:
         control = self.control
         self._see_references(given)
         for version in sorted({*given, *(v for v, life in control.lives.items() if life.alive or control.audits(v))}):
@@ -186,7 +189,7 @@ class ResultMerger:
         over = self.drained.get(version, {})
         return max(over.values()) if len(over) == len(self.labels) else None
 
-    def _see_references(self, given: Given) -> None:
+    def _see_references(self, given: ByVersion) -> None:
         for change in self.control.changes:
             if change.wants_reference:
                 over = self._drained_us(-change.new) is not None
@@ -241,7 +244,7 @@ class ResultMerger:
         return plain, held
 
     def load(self, plain: dict[str, Any], held: dict[str, pa.Table]) -> None:
-        """Be as `to_plain` was told."""
+        """Be as `to_plain` has written it."""
         check_format("what a change has come to", plain.get("format"), FORMAT)
         self.control = control_of_plain(plain["control"])
         self.drained = {int(v): {int(b): at_us for b, at_us in over.items()} for v, over in plain["drained"].items()}
@@ -299,10 +302,10 @@ def in_one_order(items: Sequence[Leaving]) -> list[Results]:
     return [Results(rows.to_batches()[0], place[order][:, 2:], lineage)] if rows.num_rows else []
 
 
-def _cut(given: Given, at_us: int) -> tuple[Given, Given]:
+def _cut(given: ByVersion, at_us: int) -> tuple[ByVersion, ByVersion]:
     """Return the results that left before a position, and the others."""
-    before: Given = {}
-    after: Given = {}
+    before: ByVersion = {}
+    after: ByVersion = {}
     for version, parts in given.items():
         for results in parts:
             left = left_before(np.column_stack([triggers_of(results)]), at_us)
