@@ -342,7 +342,7 @@ class SparkRun:
         return self._checkpoint.controls.send(SNAPSHOT)
 
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
-        """Stop through the control log, after the micro-batch that reads it; with `drain`, waiting rows take part first."""
+        """Stop through the control log, after the micro-batch that reads it; `drain`: waiting rows take part first."""
         if drain and self.ends_by_itself:
             raise MidstreamError(f"query '{self.name}' ends by itself and cannot be drained while it runs")
         if self._query.isActive:
