@@ -145,7 +145,7 @@ def _different(old: Query, new: Query) -> str | None:
 
 
 def _prompt(query: Query) -> bool:
-    """Tell whether every result leaves with the latest row it depends on."""
+    """Return whether every result leaves with the latest row it depends on."""
     return not query.takes_back and all(
         not isinstance(s.window, RangeInstances)
         and (not (s.keys or s.conjuncts) or (isinstance(s.window, RowsInstances) and s.window.count == 1))
@@ -191,7 +191,7 @@ class Guarantees:
 
     @property
     def perfect(self) -> bool:
-        """Tell whether everything holds."""
+        """Return whether everything holds."""
         return not self.refused and all(c.holds for c in self.cells.values())
 
 

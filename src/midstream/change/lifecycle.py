@@ -98,10 +98,10 @@ class Life:
         self.elements.append(Element(ISTOP, self.version, at_us))
 
     def over_after(self, at_us: int) -> bool:
-        """Tell whether a drain was over only after a position."""
+        """Return whether a drain was over only after a position."""
         return any(e.kind == DRAINED and e.at_us > at_us for e in self.elements[-1:])
 
     @property
     def alive(self) -> bool:
-        """Tell whether rows can still make it answer."""
+        """Return whether rows can still make it answer."""
         return self.state != STOPPED

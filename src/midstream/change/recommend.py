@@ -107,7 +107,7 @@ def recommend(matters: Iterable[str], known: Mapping[str, Guarantees] | None = N
 
 
 def gives(label: str, word: str, known: Mapping[str, Guarantees] | None = None) -> bool:
-    """Tell whether a method gives something that can matter."""
+    """Return whether a method gives something that can matter."""
     if word in METHODS_THAT:
         return label in METHODS_THAT[word]
     return FIG_10[label][CELLS[word]] if known is None else known[label].cells[CELLS[word]].holds

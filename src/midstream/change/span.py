@@ -43,7 +43,7 @@ class Span:
 
     @property
     def at_once(self) -> bool:
-        """Tell whether no result can hold rows from both sides of a position: there is nothing to drain."""
+        """Return whether no result can hold rows from both sides of a position: there is nothing to drain."""
         return self.unknown is None and self.us == 0 and all(c.left == 0 for c in self.counted)
 
     @property

@@ -123,7 +123,7 @@ class _Gathering:
 
 
 def _passing(conjuncts: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
-    """Tell which rows satisfy all conditions."""
+    """Return which rows satisfy all conditions."""
     passed = np.ones(rows, np.bool_)
     for conjunct in conjuncts:
         passed &= truth(conjunct, rows, column)

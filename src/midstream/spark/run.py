@@ -203,12 +203,12 @@ class SparkRun:
             self._add_event("migration", {"batch": number, **record})
 
     def _is_for_this_run(self, control: str) -> bool:
-        """Tell whether a control row was sent since the start: a stop ends the run it was sent to, not the next one."""
+        """Return whether a control row was sent since the start: a stop ends the run it was sent to, no later one."""
         return sent_ns(control) >= self._started_ns
 
     @property
     def ends_by_itself(self) -> bool:
-        """Tell whether the query reads what is there and ends; it then does not see control rows that come later."""
+        """Return whether the query reads what is there and ends; it then does not see control rows that come later."""
         return bool(self._trigger.get("availableNow") or self._trigger.get("once"))
 
     def _asked_to_end(self) -> bool:

@@ -156,7 +156,7 @@ class Intake:
         durable.replace(rank, rows.where(counts[partition] - place <= window.count))
 
     def counted(self, rank: int) -> bool:
-        """Tell whether an alias is the first of its stream: each row of a stream counts once."""
+        """Return whether an alias is the first of its stream: each row of a stream counts once."""
         source = self.sources[rank]
         return source is next(s for s in self.sources if s.stream.name == source.stream.name)
 
