@@ -26,7 +26,8 @@ from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
 from midstream.engine.rows.rows import Rows, one_array
-from midstream.engine.run.sliding import Framework, SlidingRun
+from midstream.engine.run.contract import Framework
+from midstream.engine.run.sliding import SlidingRun
 from midstream.local.direct import DirectRun
 from midstream.local.sources import StreamRows
 from midstream.operators import build

@@ -25,8 +25,7 @@ from midstream.engine.results.output import BucketOutput
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.family import RunSpec
-from midstream.engine.run.sliding import Framework
+from midstream.engine.run.contract import Framework, RunSpec
 from midstream.plan.plan import Plan
 from midstream.spark.lines import of_lines, to_lines
 from midstream.spark.mapped import MappedMemory

@@ -174,10 +174,8 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     assert ":CI" in str(run.running_plan())
     # As from another process.
     outside = Checkpoint.existing(tmp_path / "checkpoint")
-    refused = outside.controls.send("control", control="fstart")
     other = outside.controls.send("migrate", migration={"plan": "hop=50ms working=tuple modes=delta"})
     grow_until(files, run, lambda: finished(outside.read_events(), other))
-    assert any(e.get("identity") == refused and e["state"] == "refused" for e in outside.read_events())
     assert run.running_plan().query.hop_us == 50_000
     run.stop()
     files.grow(300_000)

@@ -28,8 +28,7 @@ from midstream.engine.results.reports import BatchSummary, over_all_buckets, tot
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.family import RunSpec
-from midstream.engine.run.sliding import Framework
+from midstream.engine.run.contract import Framework, RunSpec
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER

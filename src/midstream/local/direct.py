@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from midstream.engine.bucket.state import Due
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.rows.rows import Rows, one_array
-from midstream.engine.run.sliding import Framework, SlidingRun
+from midstream.engine.run.contract import Framework
+from midstream.engine.run.sliding import SlidingRun
 from midstream.local.sources import StreamRows
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import MigrationRecord

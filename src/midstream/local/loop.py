@@ -15,7 +15,7 @@ from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import migrated
 from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows, one_array
-from midstream.engine.run.sliding import Framework
+from midstream.engine.run.contract import Framework
 from midstream.local.arrivals import StreamReader
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink

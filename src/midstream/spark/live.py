@@ -20,7 +20,7 @@ from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary
 from midstream.engine.results.schema import output_schema
-from midstream.engine.run.family import RunSpec
+from midstream.engine.run.contract import RunSpec
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema

@@ -31,8 +31,7 @@ from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
 from midstream.engine.rows.rows import OFFSET, TIME
-from midstream.engine.run.family import RunSpec
-from midstream.engine.run.sliding import Framework
+from midstream.engine.run.contract import Framework, RunSpec
 from midstream.local.arrivals import StreamReader
 from midstream.local.loop import Loop
 from midstream.local.report import BatchReport, Report

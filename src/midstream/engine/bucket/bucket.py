@@ -23,7 +23,7 @@ from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
 from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MIGRATE
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.rows.packed import Packed
-from midstream.engine.run.family import RunSpec
+from midstream.engine.run.contract import RunSpec
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError

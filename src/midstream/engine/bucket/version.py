@@ -13,8 +13,8 @@ from midstream.engine.bucket.intake import Intake
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.store import Store
 from midstream.engine.rows.rows import Rows, in_order
-from midstream.engine.run.contract import VersionRun
-from midstream.engine.run.family import RunSpec, adopt_run, rebuild_run, start_run
+from midstream.engine.run.contract import RunSpec, VersionRun
+from midstream.engine.run.family import adopt_run, rebuild_run, start_run
 from midstream.model.time import FOREVER
 from midstream.plan.plan import Plan
 
@@ -82,7 +82,7 @@ class VersionInBucket:
     def take_over(self, before: "VersionInBucket") -> None:
         """Take over the rows that wait, and what has come out, from before the version started anew."""
         self.intake.take_over(before.intake)
-        self.run.leaving, self.run.hops = before.run.leaving, before.run.hops
+        self.run.take_over(before.run)
         self.rows_in = before.rows_in
 
     def advance(self, upto_us: int, clock_us: int, count_from_us: int, here: set[str]) -> None:

@@ -6,7 +6,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from midstream.engine.results.output import Leaving
 from midstream.engine.rows.rows import Rows
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
+from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
 
@@ -53,6 +54,33 @@ class Expiry:
     before_us: int
 
 
+@dataclass(frozen=True)
+class Framework:
+    """How joins are executed: as a tree, or by an eddy."""
+
+    name: str = "tree"
+    routing: str = "selectivity"
+
+
+Planner = Callable[[Plan, MigrationRequest], Plan]
+"""Makes the plan a migration asks for, from the one that runs."""
+StageTables = Iterable[tuple[int, pa.Table, dict[str, int]]]
+"""Per stage: its number, the rows it keeps, its counters."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """How the runs of all versions work."""
+
+    ordered: bool = False
+    """Results say where they stand among those of other buckets."""
+    framework: Framework = field(default_factory=Framework)
+    looks: int = FOREVER
+    """Hops between two looks at what the windows hold."""
+    planner: Planner | None = None
+    """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
+
+
 class VersionRun(ABC):
     """One version at work in one bucket.
 
@@ -74,6 +102,29 @@ class VersionRun(ABC):
     """Plans of migrations are made where buckets meet, and come in control rows."""
     held_elsewhere: Callable[[], list[Leaving]]
     """Returns, once, the output held back that somebody else keeps."""
+
+    @classmethod
+    @abstractmethod
+    def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "VersionRun":
+        """Go on with operators as they were exported."""
+
+    @classmethod
+    @abstractmethod
+    def rebuild(
+        cls,
+        version: int,
+        plan: Plan,
+        spec: RunSpec,
+        remembered: dict[str, Any],
+        rows: dict[str, Rows],
+        stages: StageTables,
+        released_us: int,
+    ) -> "VersionRun":
+        """Return a run whose states come from the rows in the windows, as they were up to a time."""
+
+    @classmethod  # noqa: B027 - most have none
+    def load_kernels(cls, plan: Plan) -> None:
+        """Load what migrations of a plan will need, before one is asked for."""
 
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
@@ -136,6 +187,10 @@ class VersionRun(ABC):
 
     def release_held(self, at_us: int) -> None:  # noqa: B027 - most hold nothing back
         """Let output that is held back leave at a time."""
+
+    def take_over(self, before: "VersionRun") -> None:
+        """Go on from a run of the same version that was stopped and starts anew: what has left, what is to come."""
+        self.leaving, self.hops = before.leaving, before.hops
 
     def work(self) -> None:  # noqa: B027 - most have nothing to do
         """Do what can be done between micro-batches."""

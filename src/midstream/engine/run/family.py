@@ -1,32 +1,15 @@
-"""Families of queries: which kind of run answers a plan. The only place of the engine that asks."""
+"""Families of queries: which kind of run answers a plan, by when its query answers."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import VersionRun
-from midstream.engine.run.hopping import HoppingRun, Planner
-from midstream.engine.run.sliding import Framework, SlidingRun
-from midstream.migrate.warm import load_kernels
-from midstream.model.time import FOREVER
+from midstream.engine.run.contract import RunSpec, StageTables, VersionRun
+from midstream.engine.run.hopping import HoppingRun
+from midstream.engine.run.sliding import SlidingRun
 from midstream.plan.plan import Plan
-from midstream.plan.query import HOP
+from midstream.plan.query import CLOSE, HOP, ROW, When
 
-
-@dataclass(frozen=True)
-class RunSpec:
-    """How the runs of all versions work."""
-
-    ordered: bool = False
-    """Results say where they stand among those of other buckets."""
-    framework: Framework = field(default_factory=Framework)
-    looks: int = FOREVER
-    """Hops between two looks at what the windows hold."""
-    planner: Planner | None = None
-    """Makes the plans of hopping queries' migrations; None: they are made where buckets meet, and sent."""
+FAMILY: dict[When, type[VersionRun]] = {ROW: SlidingRun, CLOSE: SlidingRun, HOP: HoppingRun}
 
 
 def start_run(version: int, plan: Plan, spec: RunSpec) -> VersionRun:
@@ -36,9 +19,7 @@ def start_run(version: int, plan: Plan, spec: RunSpec) -> VersionRun:
 
 def adopt_run(version: int, plan: Plan, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> VersionRun:
     """Go on with operators as they were exported."""
-    if plan.query.when == HOP:
-        return HoppingRun(version, exported, remembered, spec.looks, spec.planner)
-    return SlidingRun.adopt(version, exported, remembered)
+    return FAMILY[plan.query.when].adopt(version, spec, exported, remembered)
 
 
 def rebuild_run(
@@ -47,16 +28,13 @@ def rebuild_run(
     spec: RunSpec,
     remembered: dict[str, Any],
     rows: dict[str, Rows],
-    stages: Iterable[tuple[int, pa.Table, dict[str, int]]],
+    stages: StageTables,
     released_us: int,
 ) -> VersionRun:
     """Return a run whose states come from the window rows."""
-    if plan.query.when == HOP:
-        return HoppingRun.rebuild(version, plan, remembered, spec.looks, rows, spec.planner)
-    return SlidingRun.rebuild(version, plan, spec.ordered, spec.framework, remembered, rows, stages, released_us)
+    return FAMILY[plan.query.when].rebuild(version, plan, spec, remembered, rows, stages, released_us)
 
 
 def load_kernels_of(plan: Plan) -> None:
     """Load what migrations of a plan will need, before one is asked for; once per process."""
-    if plan.query.when != HOP:
-        load_kernels(plan)
+    FAMILY[plan.query.when].load_kernels(plan)

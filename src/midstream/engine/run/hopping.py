@@ -5,9 +5,8 @@
 Every bucket goes over the same hops, also those in which it has nothing to say.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.statistics import BucketStatistics, look_at
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Expiry, VersionRun
+from midstream.engine.run.contract import Expiry, RunSpec, StageTables, VersionRun
 from midstream.migrate.record import FINISHED, NO_OP, QUEUED, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.batch import Results
@@ -25,9 +24,6 @@ from midstream.operators.contract.execution import StateSize
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
-
-Planner = Callable[[Plan, MigrationRequest], Plan]
-"""Makes the plan a migration asks for, from the one that runs."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +49,10 @@ class HoppingRun(VersionRun):
         version: int,
         execution: HopExecution,
         remembered: dict[str, Any],
-        looks: int,
-        planner: Planner | None,
+        spec: RunSpec,
     ) -> None:
-        self._planner = planner
-        self.planned_elsewhere = planner is None
+        self._planner = spec.planner
+        self.planned_elsewhere = spec.planner is None
         self.version = version
         self.execution = execution
         self.first_us: int | None = remembered.get("first_us")
@@ -81,7 +76,7 @@ class HoppingRun(VersionRun):
             for d in remembered.get("due", ())
         ]
         self._changed_plan: bool = remembered.get("plan") is not None
-        self._looks = looks
+        self._looks = spec.looks
         self.held_elsewhere = list
         self._records: list[MigrationRecord] = []
         self._traced = False
@@ -90,14 +85,21 @@ class HoppingRun(VersionRun):
         """How many rows of each alias are in the windows."""
         self.begin_batch()
 
-    @staticmethod
+    @classmethod
+    def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "HoppingRun":
+        """Go on with an execution as it was exported."""
+        return HoppingRun(version, exported, remembered, spec)
+
+    @classmethod
     def rebuild(
+        cls,
         version: int,
         plan: Plan,
+        spec: RunSpec,
         remembered: dict[str, Any],
-        looks: int,
         rows: dict[str, Rows],
-        planner: Planner | None,
+        stages: StageTables,
+        released_us: int,
     ) -> "HoppingRun":
         """Return an execution as it was after the last hop, and the rows that came later, from the window rows."""
         if remembered.get("plan") is not None:
@@ -111,7 +113,7 @@ class HoppingRun(VersionRun):
                 execution.add(alias, part.columns, part.times, part.offsets)
             if before and last_us is not None:
                 execution.load(last_us)
-        return HoppingRun(version, execution, remembered, looks, planner)
+        return HoppingRun(version, execution, remembered, spec)
 
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
@@ -242,6 +244,15 @@ class HoppingRun(VersionRun):
         elif self.last_us is not None and self.last_us >= at_us:
             self._switch_plans(self.last_us)
             self.next_us = next_hop(self.last_us, self.hop_us)
+
+    def take_over(self, before: VersionRun) -> None:
+        """Go on from a run that was stopped and starts anew, with the plan it had."""
+        super().take_over(before)
+        stopped = cast(HoppingRun, before)
+        self._due, self.row = stopped._due, stopped.row
+        if before.plan != self.plan:
+            self.execution.switch_plan(before.plan)
+            self._changed_plan = True
 
     def _read(self, written: dict[str, Any]) -> Plan:
         """Read a plan of the query that was made elsewhere."""

@@ -4,33 +4,26 @@ numbered rows ──▶ slices, cut where a migration is due ──▶ migrator 
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 import pyarrow as pa
 
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Expiry, StageRows, StageState, VersionRun
+from midstream.engine.run.contract import Expiry, Framework, RunSpec, StageRows, StageState, StageTables, VersionRun
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import refill, resume
+from midstream.migrate.warm import load_kernels
 from midstream.model.batch import Arrival, Results
 from midstream.model.time import FOREVER
-from midstream.operators.build import TREE, build
+from midstream.operators.build import build
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
-
-
-@dataclass(frozen=True)
-class Framework:
-    """How joins are executed: as a tree, or by an eddy."""
-
-    name: str = TREE
-    routing: str = "selectivity"
 
 
 class SlidingRun(VersionRun):
@@ -57,8 +50,8 @@ class SlidingRun(VersionRun):
         pipeline = build(plan, ordered, framework.name, framework.routing)
         return SlidingRun(version, Migrator(plan, pipeline, framework.name))
 
-    @staticmethod
-    def adopt(version: int, exported: Any, remembered: dict[str, Any]) -> "SlidingRun":
+    @classmethod
+    def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "SlidingRun":
         """Go on with operators as they were exported."""
         migrator, next_seq = exported
         run = SlidingRun(version, migrator, next_seq)
@@ -66,15 +59,15 @@ class SlidingRun(VersionRun):
         run.due = [r for r in _requests(remembered["due"]) if r.identity not in waiting]
         return run
 
-    @staticmethod
+    @classmethod
     def rebuild(
+        cls,
         version: int,
         plan: Plan,
-        ordered: bool,
-        framework: Framework,
+        spec: RunSpec,
         remembered: dict[str, Any],
         rows: dict[str, Rows],
-        stages: Iterable[tuple[int, pa.Table, dict[str, int]]],
+        stages: StageTables,
         released_us: int,
     ) -> "SlidingRun":
         """Return operators whose states come from the window rows.
@@ -86,7 +79,7 @@ class SlidingRun(VersionRun):
         running = remembered.get("running")
         written = remembered.get("before" if running else "plan")
         first, plan = plan, plan if written is None else read_plan(written, own_aggregates(plan.query.root))
-        run = SlidingRun.start(version, plan, ordered, framework)
+        run = SlidingRun.start(version, plan, spec.ordered, spec.framework)
         run._first = first
         run.due = _requests([*([running] if running else []), *remembered.get("due", [])])
         pipeline = run.migrator.pipeline
@@ -102,6 +95,11 @@ class SlidingRun(VersionRun):
             held[k].restore(table, counters)
         run.begin_batch()
         return run
+
+    @classmethod
+    def load_kernels(cls, plan: Plan) -> None:
+        """Load what migrations of a plan will need, before one is asked for; once per process."""
+        load_kernels(plan)
 
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
@@ -216,6 +214,11 @@ class SlidingRun(VersionRun):
         """Return the records of migrations under way, or ended in this micro-batch."""
         found = self.migrator.report()
         return [r for r in found if r.state in (RUNNING, QUEUED) or self._before.get(r.identity) != r.state]
+
+    def take_over(self, before: VersionRun) -> None:
+        """Go on from a run that was stopped and starts anew."""
+        super().take_over(before)
+        self.due = cast(SlidingRun, before).due
 
     def work(self) -> None:
         """Do what can be done between micro-batches."""

@@ -107,13 +107,13 @@ class HopExecution:
 
     def lineage(self) -> tuple[int, int]:
         """Return the time of the oldest row in the windows, and a fingerprint of all rows in them; FOREVER: none is."""
-        oldest_us, prints = FOREVER, np.uint64(0)
+        oldest_us, prints = FOREVER, 0
         for source in self.plan.query.sources:
             stamps = self.windows[source.alias].stamps()
             if len(stamps):
                 oldest_us = min(oldest_us, int(stamps[:, 0].min()))
-                prints += mixed(stamps[:, 1], source.position).sum(dtype=np.uint64)
-        return oldest_us, int(prints.view(np.int64))
+                prints += int(mixed(stamps[:, 1], source.position).sum(dtype=np.uint64))
+        return oldest_us, prints % 2**64
 
     def load(self, hop_us: int) -> None:
         """Be as after a hop, from the rows that were added."""
