@@ -2,10 +2,10 @@
 
 checkpoint/spark          Spark's offsets, commits and state
 checkpoint/control        control rows
-checkpoint/midstream.json who: query, plan, buckets
+checkpoint/midstream.json who: query, plan, buckets; the format
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/events.jsonl   what happened, one line each
-checkpoint/versions       later versions of the query, and how far a change of it has come
+checkpoint/versions       versions of the query as JSON; in mergers/ how far a change has come
 checkpoint/late           rows that came too late, a file per micro-batch
 checkpoint/lock           held by the process that runs the query
 """
