@@ -1,6 +1,7 @@
 """Direct run: a plan over rows handed in by hand, without readers, sink or report; for benchmarks and tests."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from midstream.engine.bucket.state import Due
 from midstream.engine.host import Left, QueryHost
@@ -35,8 +36,7 @@ class DirectRun:
     @property
     def runs(self) -> list[SlidingRun]:
         """Return the newest version's run in each bucket."""
-        found = [b.newest.run for b in self.host.buckets if b.newest is not None]
-        return [run for run in found if isinstance(run, SlidingRun)]
+        return [cast(SlidingRun, b.newest.run) for b in self.host.buckets if b.newest is not None]
 
     @property
     def plan(self) -> Plan:

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,8 @@ class SparkRun:
     def _reported_before(self) -> BatchSummary:
         """Return what is known of the plan before the first micro-batch of this run."""
         last = self._checkpoint.read_status().get("last_batch") or {}
-        plan = self._live.plan()
-        summary = BatchSummary(
-            row=last.get("row", "") if plan.query.hop_us is not None else "", join=getattr(plan, "method", "auto")
-        )
-        summary.plan = str(self._live.running(summary) if plan.query.hop_us is not None else plan)
-        return summary
+        summary = BatchSummary(row=last.get("row", ""), join=self._live.plan().method)
+        return replace(summary, plan=str(self._live.running(summary)))
 
     def _earlier_totals(self) -> tuple[dict[str, int], int]:
         """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
@@ -244,7 +240,7 @@ class SparkRun:
             "plan": self._now.plan, "phase": self._now.phase, "migrations": self._records.under_way(),
             "version": self._live.newest, "changes": self._live.under_way(),
             "aliases": list(self._live.plan().query.aliases),
-            "hopping": self._live.plan().query.hop_us is not None,
+            "hopping": self._live.planner is not None,
             "buckets": self.buckets, "partitioning": str(self._live.plan().partitioning),
             "ends_by_itself": self.ends_by_itself, **self._totals, **self._rates.per_second(), "error": error,
             "last_batch": batch or before.get("last_batch"),
