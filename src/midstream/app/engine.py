@@ -6,7 +6,7 @@ run = engine.query("SELECT ...").start()
 """
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,16 @@ from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
+from midstream.local.batch_folder import BatchFolder
 from midstream.local.explain import explain_any
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any
 from midstream.local.report import Report
+from midstream.local.resume import resume
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
-from midstream.model.errors import MidstreamError
+from midstream.model.errors import MidstreamError, SinkError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
 from midstream.plan.aggregates import UserAggregate, check_aggregate_name
@@ -82,7 +84,7 @@ class Engine:
         if self._spark is not None:
             frames = tuple(self._frames.values())
             return SparkQuery(self._spark, name, planned, frames, self._plan, self._aggregates)
-        return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan)
+        return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan, self._aggregates)
 
     def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
         """Declare an aggregate written in Python: called with the values of a window that are not null."""
@@ -174,12 +176,20 @@ class SparkQuery:
 class PlannedQuery:
     """A query ready to run in process."""
 
-    def __init__(self, name: str, plan: Plan, streams: tuple[RecordedStream, ...], planner: Planner) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        streams: tuple[RecordedStream, ...],
+        planner: Planner,
+        aggregates: Mapping[str, UserAggregate] | None = None,
+    ) -> None:
         self.name = name
         self.plan = plan
         self.streams = streams
         self.planner = planner
         """Plans another query over the same streams."""
+        self._aggregates = aggregates or {}
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -193,14 +203,29 @@ class PlannedQuery:
         framework: str = "tree",
         paused: bool = False,
         adapt: str | None = None,
+        checkpoint: str | Path | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 
         `adapt` says what a hopping query may adapt by itself: "modes", "plan", "hop=1s..10s", or several of them. With
         `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
         there, `run.finish()` goes on to the end.
+
+        With a `checkpoint`, a folder, every micro-batch is kept there, and a run that was stopped or killed goes on
+        after the last one, with the plan it had; `sink` is then a folder, with a Parquet file per micro-batch.
         """
+        adaptation = adaptation_of(adapt, self.plan)
+        loop = Loop(
+            self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation,
+            aggregates=self._aggregates,
+        )  # fmt: skip
         schema = output_schema(self.plan)
+        if checkpoint is not None:
+            if not isinstance(sink, str | Path):
+                raise SinkError("a run with a checkpoint writes a file per micro-batch: give a folder as its sink")
+            folder = BatchFolder(Path(sink), schema)
+            kept = Run(self, resume(loop, Path(checkpoint), folder), folder)
+            return kept if paused or kept.ended else kept.finish()
         target: Sink
         if sink is None:
             target = TableSink(schema)
@@ -208,10 +233,6 @@ class PlannedQuery:
             target = FileSink(Path(sink), schema)
         else:
             target = FunctionSink(sink)
-        adaptation = adaptation_of(adapt, self.plan)
-        loop = Loop(
-            self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation
-        )  # fmt: skip
         run = Run(self, loop.start(target), target)
         return run if paused else run.finish()
 
@@ -224,6 +245,12 @@ class Run:
         self._running = running
         self._sink = sink
         self._failed = False
+        self._stopped = False
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether all rows have been taken in and everything has left."""
+        return self._running.finished
 
     @property
     def report(self) -> Report:
@@ -245,6 +272,13 @@ class Run:
         self._check_open()
         return self._guarded(self._end)
 
+    def stop(self) -> "Run":
+        """End a run with a checkpoint here; started again with it, the run goes on from here."""
+        self._check_open()
+        self._guarded_change(self._running.stop)
+        self._stopped = True
+        return self
+
     def _to(self, until_us: int) -> None:
         while self._running.step(until_us):
             pass
@@ -254,12 +288,14 @@ class Run:
             pass
         self._running.finish()
         self._sink.commit()
+        self._running.release()
 
     def _guarded(self, work: Callable[[], None]) -> "Run":
         try:
             work()
         except BaseException:
             self._sink.abort()
+            self._running.release()
             self._failed = True
             raise
         return self
@@ -269,6 +305,8 @@ class Run:
             raise MidstreamError(f"the run of '{self.query.name}' has failed")
         if self._running.finished:
             raise MidstreamError(f"the run of '{self.query.name}' has ended")
+        if self._stopped:
+            raise MidstreamError(f"the run of '{self.query.name}' was stopped; start it again with its checkpoint")
 
     def migrate(self, plan: str, strategy: str | None = None, **options: Any) -> dict[str, Any]:
         """Go on with another plan of the same meaning from the next row on; return the record of the migration."""
@@ -311,6 +349,8 @@ class Run:
             raise
         except BaseException:
             self._sink.abort()
+            self._running.release()
+            self._failed = True
             raise
 
     def changes(self) -> list[dict[str, Any]]:
@@ -327,7 +367,7 @@ class Run:
         told += [{"event": "change", **record} for record in self.changes()]
         told.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
         ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
-        return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self._running.finished else [])]
+        return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self.ended else [])]
 
     def table(self) -> pa.Table:
         """Return the results so far of a run without a sink."""
@@ -348,7 +388,7 @@ class Run:
         r = self.report
         return {
             "name": self.query.name,
-            "state": "failed" if self._failed else "ended" if self._running.finished else "paused",
+            "state": "failed" if self._failed else "ended" if self.ended else "stopped" if self._stopped else "paused",
             "plan": str(self.plan),
             "version": self._running.host.merger.version,
             "phase": self._running.host.phase,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from midstream.change.control import ControlManager
 from midstream.change.request import ChangeRequest
@@ -29,10 +30,11 @@ from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework, RunSpec
-from midstream.migrate.record import NOT_REACHED, QUEUED
+from midstream.migrate.record import FINISHED, NOT_REACHED, QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER
 from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
 
 
@@ -73,6 +75,8 @@ class QueryHost:
         self.clock_us = NEVER
         """The time of the last row."""
         self._plans_made: dict[str, Plan] = {}
+        self._last_plan: Plan | None = None
+        """Of a run that has ended and was read back: the plan that ran last."""
         self._sizes = SeenSizes()
 
     def plan_of(self, number: int) -> Plan:
@@ -88,7 +92,9 @@ class QueryHost:
     def plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to, of the newest version."""
         newest = self.buckets[0].newest
-        return self.plan_of(self.merger.version) if newest is None else newest.run.plan
+        if newest is None:
+            return self._last_plan or self.plan_of(self.merger.version)
+        return newest.run.plan
 
     @property
     def phase(self) -> str:
@@ -230,6 +236,42 @@ class QueryHost:
         found = [b.newest.run.records() for b in self.buckets if b.newest is not None]
         self.records.see(over_all_buckets([[r.to_dict() for r in records] for records in found]))
         return self.records.all()
+
+    def to_plain(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return where the run stands as plain values, and tables of the output that is held back.
+
+        What the buckets hold is in their stores; the plans of the versions are for the caller to keep.
+        """
+        merger, held = self.merger.to_plain()
+        plain = {
+            "merger": merger,
+            "controls": self.controls.to_plain(),
+            "records": self.records.to_plain(),
+            "read_us": self.read_us,
+            "clock_us": self.clock_us,
+            "plan": None if self.plan is self.plan_of(self.merger.version) else write_plan(self.plan),
+        }
+        return plain, held
+
+    def load(self, plain: dict[str, Any], held: dict[str, pa.Table], plans: Sequence[Plan]) -> None:
+        """Be as `to_plain` said, with the plans of all versions; the buckets have their stores."""
+        self.plans = list(plans)
+        self.merger.load(plain["merger"], held)
+        self.controls.load(plain["controls"])
+        self.records.load(plain["records"])
+        self.read_us, self.clock_us = plain["read_us"], plain["clock_us"]
+        if plain["plan"] is not None:
+            self._last_plan = read_plan(plain["plan"], own_aggregates(self.plan_of(self.merger.version).query.root))
+
+    def resume(self) -> None:
+        """Take up what runs from the stores, before the next row comes."""
+        for bucket in self.buckets:
+            bucket.resume()
+        found = {r.identity for b in self.buckets if b.newest is not None for r in b.newest.run.records()}
+        for record in self.records.under_way((RUNNING,)):
+            if record["identity"] not in found:
+                # The new plan runs alone: what its states lack is completed as rows need it.
+                record["state"], record["ended_us"] = FINISHED, self.read_us
 
     def not_reached(self) -> None:
         """Say of migrations whose position never came from which plan they would have started."""

@@ -57,6 +57,14 @@ class StreamReader:
         self._rows = self._rows.slice(count)
         return out
 
+    def skip(self, end_us: int) -> None:
+        """Pass over the rows with a time below `end_us`, without holding all of them."""
+        self.until(min(end_us, self._frontier))
+        while not self._ended and self._frontier < end_us:
+            self._pull()
+            self.until(min(end_us, self._frontier))
+        self.until(end_us)
+
     def _pull(self) -> None:
         chunk = next(self._chunks, None)
         if chunk is None:

@@ -1,14 +1,15 @@
 """The loop: micro-batches of event time from readers through a runtime to a sink, with a report."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from midstream.change.record import unreached
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.engine.bucket.state import Due
+from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner
@@ -17,6 +18,7 @@ from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows, one_array
 from midstream.engine.run.contract import Framework
 from midstream.local.arrivals import StreamReader
+from midstream.local.batch_folder import BatchFolder
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows
@@ -24,6 +26,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import check_framework
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
 
 MOST_BUCKETS = 4096
@@ -47,6 +50,8 @@ class Loop:
     """The plans of the changes in the schedule, in the same order."""
     adaptation: Adaptation | None = None
     """What a hopping query may adapt by itself."""
+    aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+    """Aggregates of the user that later versions may call."""
 
     def __post_init__(self) -> None:
         if self.plan.query.hop_us is None:
@@ -97,13 +102,39 @@ class Loop:
         return readers
 
 
+class Keeper(Protocol):
+    """Keeps a run, so that it can be resumed."""
+
+    def stores(self, count: int) -> Sequence[Store]:
+        """Return the stores of the buckets."""
+
+    def begin(self, running: "RunningLoop") -> None:
+        """Let a run be as it was kept, or keep that it begins."""
+
+    def commit(self, running: "RunningLoop") -> None:
+        """Keep what has been read and what has left since the last commit."""
+
+    def moved(self, running: "RunningLoop") -> bool:
+        """Tell whether the run has gone further than its last commit."""
+
+    def release(self) -> None:
+        """Let another run go on from what was kept."""
+
+
 class RunningLoop:
     """A loop between two micro-batches."""
 
-    def __init__(self, loop: Loop, sink: Sink, on_late: Callable[[str, StreamRows], None] | None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        sink: Sink,
+        on_late: Callable[[str, StreamRows], None] | None,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._started = time.perf_counter()
         self._loop = loop
         self._sink = sink
+        self._keeper = keeper
         self._readers = loop.readers(on_late)
         self._columns = {name: columns_used(name, (loop.plan, *loop.versions)) or set() for name in self._readers}
         loop.check_versions()
@@ -111,10 +142,51 @@ class RunningLoop:
         framework = Framework(loop.framework, loop.routing)
         adaptation = loop.adaptation
         looks = FOREVER if adaptation is None else adaptation.every
-        self.host = QueryHost(plans, loop.buckets, framework, loop.schedule, looks=looks)
-        self._planner = None if adaptation is None else Planner(loop.plan, self.host.controls, adaptation)
+        stores = None if keeper is None else keeper.stores(loop.buckets)
+        self.host = QueryHost(plans, loop.buckets, framework, loop.schedule, stores, looks)
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.finished = False
+        self.uncounted: dict[str, int] = {}
+        """Per stream: late rows that a reader which began anew has counted, and that do not count."""
+        if keeper is not None:
+            keeper.begin(self)
+        self._planner = None if adaptation is None else Planner(loop.plan, self.host.controls, adaptation)
+
+    def resume(self) -> None:
+        """Take up what runs from the stores, and read on from where the run stands."""
+        self._started -= self.report.wall_s
+        if self.finished:
+            return
+        self.host.resume()
+        if isinstance(self._sink, BatchFolder):
+            self._sink.widen(output_schema(*self.host.plans))
+        for plan in self.host.plans[len(self._loop.versions) + 1 :]:
+            self._cover(plan, counted=False)
+        for name, reader in self._readers.items():
+            reader.skip(self.host.read_us)
+            reader.late -= self.uncounted.get(name, 0)
+
+    @property
+    def wall_s(self) -> float:
+        """Return how long the run has taken so far."""
+        return self.report.wall_s if self.finished else time.perf_counter() - self._started
+
+    def _commit(self) -> None:
+        if self._keeper is not None:
+            self._keeper.commit(self)
+
+    def stop(self) -> None:
+        """Keep where the run stands, so that it can be resumed."""
+        if self._keeper is None:
+            raise MidstreamError("a run without a checkpoint cannot be resumed; finish it, or start with a checkpoint")
+        if not self.finished and self._keeper.moved(self):
+            self._commit()
+        self._keeper.release()
+
+    def release(self) -> None:
+        """Let another run go on from the checkpoint, if there is one."""
+        if self._keeper is not None:
+            self._keeper.release()
 
     @property
     def next_us(self) -> int:
@@ -130,26 +202,31 @@ class RunningLoop:
             batch = self._batch(rows, end)
             if batch is not None:
                 self._add(batch)
+                self._commit()
                 return True
         if before_us < FOREVER:
             self.host.read_us = max(self.host.read_us, before_us)
+            if self._keeper is not None and self._keeper.moved(self):
+                self._commit()
         return False
 
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
         check_migration(self.host.plan, request)
         self._emit(self.host.migrate_now(request, request.identity, self._now_us(False)))
+        self._commit()
 
     def change(self, request: ChangeRequest, plan: Plan) -> None:
         """Change the query before the next row, or refuse to."""
         host = self.host
         check_change(host.plan_of(host.merger.version), plan, request)
         self._cover(plan)
-        if isinstance(self._sink, TableSink | FileSink):
+        if isinstance(self._sink, TableSink | FileSink | BatchFolder):
             self._sink.widen(output_schema(*host.plans, plan))
         at_us = self._now_us(True)
         host.change(request, plan, at_us)
         self._emit(host.advance(at_us))
+        self._commit()
 
     def control(self, request: ControlRequest) -> None:
         """Let a control element take effect before the next row, or refuse to."""
@@ -160,6 +237,7 @@ class RunningLoop:
         at_us = self._now_us(True)
         host.give_control(request.control, at_us)
         self._emit(host.advance(at_us))
+        self._commit()
 
     def _now_us(self, advanced: bool) -> int:
         """Return the position of what is asked for now: before the next row; after the last one at their end.
@@ -179,8 +257,8 @@ class RunningLoop:
         self.report.rows_out += count
         return count
 
-    def _cover(self, plan: Plan) -> None:
-        """Read from here on what another version needs, too."""
+    def _cover(self, plan: Plan, counted: bool = True) -> None:
+        """Read from here on what another version needs, too; not `counted`: what was late has been counted."""
         for stream in self._loop.streams:
             name = stream.schema.name
             used = columns_used(name, [plan])
@@ -189,8 +267,11 @@ class RunningLoop:
             before = self._readers.get(name)
             self._columns[name] = used | self._columns.get(name, set())
             reader = StreamReader(stream, [c for c in stream.schema.columns.names if c in self._columns[name]])
-            reader.until(self.host.read_us)
-            reader.late = before.late if before is not None else 0
+            if counted:
+                reader.skip(self.host.read_us)
+                late = before.late if before is not None else 0
+                self.uncounted[name] = self.uncounted.get(name, 0) + reader.late - late
+                reader.late = late
             self._readers[name] = reader
 
     def finish(self) -> Report:
@@ -205,6 +286,7 @@ class RunningLoop:
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()
+            self._commit()
         return report
 
     def migrations(self) -> list[dict[str, Any]]:

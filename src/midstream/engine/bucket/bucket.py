@@ -80,6 +80,11 @@ class Bucket:
         self._refused: list[MigrationRecord] = []
         self._traced = False
 
+    def resume(self) -> None:
+        """Take up the versions that run, as the store has them, before the next micro-batch comes."""
+        for number in self.wanted():
+            self._enter(number)
+
     def on_batch(self, packed: Packed) -> BucketOutput:
         """Process one micro-batch."""
         started = time.perf_counter()

@@ -113,7 +113,7 @@ class BucketState:
             "format": FORMAT,
             "control": control_to_plain(self.control),
             "versions": {v: asdict(state) for v, state in self.versions.items()},
-            "due": [[_kind(due), asdict(due)] for due in self.due],
+            "due": [[kind_of(due), asdict(due)] for due in self.due],
             "next_version": self.next_version,
             "batches": self.batches,
             "high": self.high,
@@ -123,5 +123,6 @@ class BucketState:
         store.write_head(json.dumps(plain))
 
 
-def _kind(due: Due) -> str:
+def kind_of(due: Due) -> str:
+    """Return what sort of thing is to happen, in a word."""
     return next(name for name, kind in _KINDS.items() if type(due) is kind)

@@ -58,3 +58,12 @@ class ControlQueue:
         """Return the rows that no bucket has read, oldest first."""
         waiting, self._waiting = self._waiting, []
         return [self._rows[identity] for identity in waiting]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all rows, and which of them no bucket has read, as plain values."""
+        return {"sent": self._sent, "rows": list(self._rows.values()), "waiting": self._waiting}
+
+    def load(self, plain: dict[str, Any]) -> None:
+        """Be as `to_plain` said."""
+        self._sent, self._waiting = plain["sent"], list(plain["waiting"])
+        self._rows = {row["id"]: row for row in plain["rows"]}

@@ -61,6 +61,15 @@ class Records:
         """Return all records, in the order they were first heard of."""
         return list(self._records.values())
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return the records, and when something last left, as plain values."""
+        return {"records": self.all(), "last_us": self._last_us}
+
+    def load(self, plain: dict[str, Any]) -> None:
+        """Be as `to_plain` said."""
+        self._records = {record["identity"]: record for record in plain["records"]}
+        self._last_us = dict(plain["last_us"])
+
     def under_way(self, states: Sequence[str] = (RUNNING, QUEUED)) -> list[dict[str, Any]]:
         """Return the records of what is not over."""
         return [r for r in self._records.values() if r["state"] in states]

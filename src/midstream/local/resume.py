@@ -1,0 +1,138 @@
+"""Resume: a run in process as plain values and tables, and back, by way of its checkpoint.
+
+running loop ──▶ position, plans, merger, control rows, records, totals ──▶ checkpoint ──▶ a loop that goes on there
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from midstream.engine.bucket.state import kind_of
+from midstream.local.batch_folder import BatchFolder
+from midstream.local.checkpoint import Checkpoint
+from midstream.local.folder_store import FolderStore
+from midstream.local.loop import Loop, RunningLoop
+from midstream.local.report import BatchReport
+from midstream.plan.json import own_aggregates, read_plan, write, write_plan
+from midstream.plan.plan import Plan
+
+WHOSE = {
+    "query": "belongs to another query; start with a new checkpoint",
+    "buckets": "was written with buckets = {was} and cannot go on with {now}; start with buckets = {was}",
+    "batch_us": "was written with micro-batches of {was} microseconds, not {now}; start with the same batch",
+    "framework": "was written with framework = '{was}', not '{now}'; start with the same one",
+    "schedule": "was written with other changes on the way; start with the same schedule or a new checkpoint",
+    "streams": "was written over other recorded streams; start with the same rows or a new checkpoint",
+    "sink": "has its results in {was}, not in {now}; start with the same sink or a new checkpoint",
+}
+"""What to say when a checkpoint is of something else."""
+
+
+class Resumable:
+    """The checkpoint of one run, and the sink that goes with it."""
+
+    def __init__(self, checkpoint: Checkpoint, sink: BatchFolder) -> None:
+        self.checkpoint = checkpoint
+        self._sink = sink
+        self._plans: list[dict[str, Any]] = []
+        self._versions: list[Plan] = []
+        self._reported = 0
+        self._read_us: int | None = None
+
+    def checked(self, loop: Loop) -> Loop:
+        """Check that the checkpoint is of this loop; return the loop with the plans it was started with."""
+        checkpoint, state = self.checkpoint, self.checkpoint.state
+        query = write(loop.plan.query)
+        if state is not None:
+            self._plans = state["plans"]
+            asked = json.loads(json.dumps(query))
+            # Whatever version of it the program names, the run goes on with the one that runs.
+            if any(asked == written["plan"]["query"] for written in self._plans):
+                query = self._plans[0]["plan"]["query"]
+        who = {
+            "query": query,
+            "buckets": loop.buckets,
+            "batch_us": loop.batch_us,
+            "framework": loop.framework,
+            "schedule": [[kind_of(due), asdict(due)] for due in loop.schedule],
+            "streams": {s.schema.name: [s.rows, s.lateness_us] for s in loop.streams},
+            "sink": str(self._sink.folder.resolve()),
+        }  # fmt: skip
+        begun = checkpoint.begun
+        if not begun:
+            self._sink.begin(None)
+        checkpoint.identify(who, WHOSE)
+        checkpoint.clear()
+        if begun:
+            self._sink.begin(-1 if checkpoint.committed is None else checkpoint.committed)
+        if state is None:
+            return loop
+        self._versions = self._read_plans(loop)
+        first, *versions = self._versions[: 1 + len(loop.versions)]
+        return replace(loop, plan=first, versions=versions)
+
+    def _read_plans(self, loop: Loop) -> list[Plan]:
+        """Return the plans of all versions there have been."""
+        known = dict(loop.aggregates)
+        for plan in (loop.plan, *loop.versions):
+            known |= own_aggregates(plan.query.root)
+        return [read_plan(written, known) for written in self._plans]
+
+    def stores(self, count: int) -> list[FolderStore]:
+        """Return the stores of the buckets."""
+        return self.checkpoint.stores(count)
+
+    def begin(self, running: RunningLoop) -> None:
+        """Let a run be as the last commit says; a new one commits that nothing has been read."""
+        state, report = self.checkpoint.state, running.report
+        if state is None:
+            self.commit(running)
+            return
+        running.host.load(state["host"], self.checkpoint.held(), self._versions)
+        report.batches = [BatchReport(**batch) for batch in self.checkpoint.batches()]
+        for name, value in state["report"].items():
+            setattr(report, name, value)
+        running.uncounted, running.finished = state["uncounted"], state["finished"]
+        self._reported, self._read_us = len(report.batches), running.host.read_us
+        running.resume()
+
+    def release(self) -> None:
+        """Let another run go on from the checkpoint."""
+        self.checkpoint.release()
+
+    def moved(self, running: RunningLoop) -> bool:
+        """Tell whether the run has gone further than its last commit."""
+        return running.host.read_us != self._read_us
+
+    def commit(self, running: RunningLoop) -> None:
+        """Write down what a micro-batch, or something asked for, has brought."""
+        host, report = running.host, running.report
+        self._sink.keep(self.checkpoint.next_number)
+        fresh_plans = host.plans[len(self._plans) :]
+        self._plans = [*self._plans, *map(write_plan, fresh_plans)]
+        plain, held = host.to_plain()
+        totals = {k: v for k, v in vars(report).items() if k != "batches"}
+        state = {
+            "finished": running.finished,
+            "host": plain,
+            "plans": self._plans,
+            "uncounted": running.uncounted,
+            "report": {**totals, "wall_s": running.wall_s},
+        }
+        fresh = [asdict(batch) for batch in report.batches[self._reported :]]
+        self.checkpoint.commit(state, held, fresh)
+        self._reported, self._read_us = len(report.batches), host.read_us
+
+
+def resume(loop: Loop, folder: Path, sink: BatchFolder) -> RunningLoop:
+    """Get ready to run with a checkpoint, or to go on from it where it exists."""
+    keeper = Resumable(Checkpoint(folder), sink)
+    try:
+        running = RunningLoop(keeper.checked(loop), sink, None, keeper)
+    except BaseException:
+        keeper.release()
+        raise
+    if running.finished:
+        keeper.release()
+    return running
