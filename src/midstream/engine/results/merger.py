@@ -124,7 +124,7 @@ class ResultMerger:
         """Return the results of the one version that runs."""
         (version,) = (life.version for life in self.control.alive)
         out = []
-        for results in self._merged(version, leaving, hops.get(version, {})) if leaving else ():
+        for results in self._merged(version, leaving, {}) if leaving else ():
             rows = versioned(results.rows, version)
             out.append(rows)
             self.watch.see(rows)
@@ -147,7 +147,8 @@ class ResultMerger:
         columns = len(self.plan_of(abs(version)).query.schema)
         for hop_us, parts in sorted(answers.items()):
             rows = merged(parts, columns)
-            out.append(_traced(hop_results(rows, hop_us), columns, *hops[hop_us]))
+            traced = hop_us in hops
+            out.append(_traced(hop_results(rows, hop_us), columns, *hops[hop_us]) if traced else Results(rows))
         return out
 
     def _begin(self, item: dict[str, Any]) -> None:
@@ -199,19 +200,23 @@ class ResultMerger:
         """Return batches as they leave, those of a query that hops hop by hop, also where the answer is empty."""
         out: list[Departure] = []
         for batch in batches:
-            if "_hop" not in batch.schema.names:
+            place = batch.schema.get_field_index("_hop")
+            if place < 0 or not batch.num_rows:
                 out.append(Departure(batch))
                 continue
-            times = batch.column("_hop").to_numpy()
-            cuts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
-            out += [Departure(batch.slice(a, b - a), int(times[a])) for a, b in pairwise(cuts) if b > a]
+            times = batch.column(place).to_numpy()
+            cuts = [0, len(times)]
+            if times[0] != times[-1]:
+                cuts = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
+            out += [Departure(batch.slice(a, b - a), int(times[a])) for a, b in pairwise(cuts)]
         for version, answered in hops.items():
-            if version > 0 and not self.control.merger.held.get(version):
-                found = {departure.hop_us for departure in out}
-                empty = pa.RecordBatch.from_pylist([], output_schema(self.plan_of(version)))
-                for hop_us in sorted(set(answered) - found):
-                    place = next((k for k, d in enumerate(out) if d.hop_us is not None and d.hop_us > hop_us), len(out))
-                    out.insert(place, Departure(empty, hop_us))
+            missing = set(answered) - {departure.hop_us for departure in out}
+            if not missing or version < 0 or self.control.merger.held.get(version):
+                continue
+            empty = pa.RecordBatch.from_pylist([], output_schema(self.plan_of(version)))
+            for hop_us in sorted(missing):
+                at = next((k for k, d in enumerate(out) if d.hop_us is not None and d.hop_us > hop_us), len(out))
+                out.insert(at, Departure(empty, hop_us))
         return out
 
     def decided(self) -> list[Element]:

@@ -131,7 +131,8 @@ class SlidingRun(VersionRun):
         self._release_ended()
         if clock_us >= upto_us:
             self._start_due(upto_us)
-        self._leave(self.migrator.pipeline.tick(now_us))
+        if now_us > self.migrator.pipeline.clock_us:
+            self._leave(self.migrator.pipeline.tick(now_us))
 
     def _number(self, rows: dict[str, Rows]) -> dict[str, Arrival]:
         query = self.plan.query
