@@ -380,9 +380,9 @@ def test_constants_fit_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("sql", "run", "at", "said"),
     [
-        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'control = "istop"', "takes no control elements"),
-        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'change = "SELECT k FROM a"', "cannot be changed while it runs"),
-        ("k FROM a", "", 'change = "SELECT k FROM a [RANGE 1 s] HOP BY 1 s"', "cannot change to a hopping one"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'control = "halt"', "control is 'halt'"),
+        ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'change = "SELECT k FROM a"', "column '_hop' (BIGINT) is removed"),
+        ("k FROM a", "", 'change = "SELECT k FROM a [RANGE 1 s] HOP BY 1 s"', "column '_hop' (BIGINT) is added"),
         ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'migrate = "same"\nstrategy = "hybrid"', "hybrid is for sliding joins"),
         ("k FROM a [RANGE 1 s] HOP BY 1 s", "", 'migrate = "same hop=2s"\nhop = "3 s"', "says its hop twice"),
         ("k FROM a [RANGE 1 s] HOP BY 1 s", 'adapt = "hop=2s..3s"', 'migrate = "same"', "outside the bounds"),

@@ -450,8 +450,8 @@ def stop_before_first(moment: int, position: int) -> Keeps:
 
 
 def drain_stop(position: int) -> Keeps:
-    """DStop: what depends on a row before the position."""
-    return lambda y: y.has_row_before(position)
+    """DStop: what depends on a row before the position, or has left before it, be it that it depends on nothing."""
+    return lambda y: y.has_row_before(position) or immediate_stop(position)(y)
 
 
 def drain_stop_at_first(moment: int) -> Keeps:

@@ -36,6 +36,8 @@ class Account:
         self.latest: tuple[int, ...] = (-(2**63),) * TRIGGER
         self.prints: dict[bool, Counter[int]] = {True: Counter(), False: Counter()}
         self.last_old = last_left
+        self.after_old_us: int | None = None
+        """The first position after every result of an old version that has left."""
         self.first_new: tuple[int, float] | None = None
 
     def on_emission(self, emission: Emission) -> None:
@@ -72,14 +74,14 @@ class Account:
         left = np.maximum(emission.triggers[:, 0], self.latest[0])
         if old.any():
             self.last_old = (int(left[np.flatnonzero(old)[-1]]), clock)
+            # What time alone brings leaves before the rows of that time.
+            after = emission.triggers[:, 0] + (emission.triggers[:, 1] >= 0)
+            self.after_old_us = max(
+                [int(after[old].max()), *([] if self.after_old_us is None else [self.after_old_us])]
+            )
         if new.any() and self.first_new is None:
             self.first_new = (int(left[new.argmax()]), clock)
             self.record.first_result_us = self.first_new[0]
-
-    @property
-    def last_old_us(self) -> int | None:
-        """Return the event time at which a result of an old version last left."""
-        return None if self.last_old is None else self.last_old[0]
 
     def lose(self, count: int) -> None:
         """Count results of the reference that did not leave."""

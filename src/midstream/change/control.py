@@ -365,9 +365,8 @@ class ControlManager:
             if ended and not any(self.lives[v].alive for v in change.old):
                 ends = [e.at_us for v in change.old for e in self.lives[v].elements[-1:]]
                 starts = [new.start_us] if new.start_us is not None else []
-                left_us = change.account.last_old_us
-                if change.request.method == GRACEFUL_DRAIN and left_us is not None:
-                    ends.append(left_us + 1)
+                if change.request.method == GRACEFUL_DRAIN and change.account.after_old_us is not None:
+                    ends.append(change.account.after_old_us)
                 self._end(change, FINISHED, max([change.position_us, *ends, *starts]))
 
     def _end(self, change: Change, state: str, at_us: int) -> None:

@@ -69,6 +69,7 @@ def _change_of(plain: Plain) -> Change:
     told = plain["account"]
     account.latest = tuple(told["latest"])
     account.prints = {old_: Counter(dict(told["prints"][place])) for place, old_ in enumerate((True, False))}
+    account.after_old_us = told["after_old_us"]
     account.last_old, account.first_new = _pair(told["last_old"]), _pair(told["first_new"])
     return Change(
         ChangeRequest(**plain["request"]), record, old, plain["new"], plain["position_us"], account, plain["audit"],
@@ -82,6 +83,7 @@ def _account(account: Account) -> Plain:
         "latest": list(account.latest),
         "prints": [list(account.prints[old].items()) for old in (True, False)],
         "last_old": account.last_old,
+        "after_old_us": account.after_old_us,
         "first_new": account.first_new,
     }
 

@@ -8,12 +8,11 @@ from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
 from midstream.change.recommend import read_matters
 from midstream.change.record import OPEN
 from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
-from midstream.engine.planning.plans import NOT_TO_HOPPING
 from midstream.lang.sql import parse_query
-from midstream.local.replay import Rehearsal, make_plan
+from midstream.local.replay import Rehearsal, plan_any
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
-from midstream.model.errors import MidstreamError, PlanError
+from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 
 __all__ = [
@@ -42,9 +41,7 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
     catalog = [s.schema for s in rehearsal.streams]
     try:
         asked = parse_query(text, catalog, rehearsal.aggregates)
-        if asked.hop_us is not None:
-            raise PlanError(NOT_TO_HOPPING)
-        return make_plan(asked, streams=rehearsal.streams)
+        return plan_any(asked, streams=rehearsal.streams)
     except MidstreamError as error:
         raise MidstreamError(f"{name}: {error}") from error
 

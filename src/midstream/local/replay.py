@@ -10,7 +10,7 @@ import pyarrow as pa
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
-from midstream.engine.planning.plans import NOT_CHANGED, NOT_CONTROLLED, NOT_TO_HOPPING, migrated, plan_hopping
+from midstream.engine.planning.plans import migrated, plan_hopping
 from midstream.engine.results.schema import output_schema
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
@@ -83,25 +83,20 @@ def prepare(scenario: Scenario) -> Rehearsal:
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
     plan = plan_any(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
-    if plan.query.hop_us is not None:
-        return Rehearsal(scenario, streams, _checked_hopping(plan, scenario), (), aggregates)
-    if scenario.adapt is not None:
-        raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
-    check_framework(plan, scenario.framework)
+    _check_run(plan, scenario)
     versions: list[Plan] = []
+    running = plan
     for request in scenario.schedule:
-        running = versions[-1] if versions else plan
         try:
             if isinstance(request, MigrationRequest):
-                request.checked(running)
+                running = _migrated(running, request)
             elif isinstance(request, ChangeRequest):
                 asked = parse_query(request.sql, catalog, aggregates)
-                if asked.hop_us is not None:
-                    raise PlanError(NOT_TO_HOPPING)
-                after = make_plan(asked, request.plan, request.join, streams)
-                check_framework(after, scenario.framework)
+                after = plan_any(asked, request.plan, request.join, streams)
+                check_runs_as(after, scenario.framework)
                 check_change(running, after, request)
                 versions.append(after)
+                running = after
                 output_schema(plan, *versions)
             else:
                 check_control(request, [running])
@@ -110,23 +105,31 @@ def prepare(scenario: Scenario) -> Rehearsal:
     return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
 
 
-def _checked_hopping(plan: Plan, scenario: Scenario) -> Plan:
-    """Refuse what a hopping query cannot do."""
-    running = plan
+def _check_run(plan: Plan, scenario: Scenario) -> None:
+    """Refuse what [run] asks of a query that it cannot do."""
+    if plan.query.hop_us is None and scenario.adapt is not None:
+        raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
     try:
         adaptation_of(scenario.adapt, plan)
     except MidstreamError as error:
         raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
-    if scenario.framework != "tree":
-        raise PlanError(f"scenario {scenario.path}: a hopping query runs as a tree, not as {scenario.framework}")
-    for request in scenario.schedule:
-        try:
-            if not isinstance(request, MigrationRequest):
-                raise PlanError(NOT_CHANGED if isinstance(request, ChangeRequest) else NOT_CONTROLLED)
-            running = migrated(running, request)
-        except MidstreamError as error:
-            raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
-    return plan
+    check_runs_as(plan, scenario.framework)
+
+
+def check_runs_as(plan: Plan, framework: str) -> None:
+    """Refuse a framework that does not run a plan."""
+    if plan.query.hop_us is None:
+        check_framework(plan, framework)
+    elif framework != "tree":
+        raise PlanError(f"a hopping query runs as a tree, not as {framework}")
+
+
+def _migrated(running: Plan, request: MigrationRequest) -> Plan:
+    """Return the plan after a migration, as far as it is known; refuse one that cannot be."""
+    if running.query.hop_us is not None:
+        return migrated(running, request)
+    request.checked(running)
+    return running
 
 
 OnLate = Callable[[str, StreamRows], None]

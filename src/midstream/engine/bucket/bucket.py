@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.change.lifecycle import Element
+from midstream.change.lifecycle import DRAINED, Element
 from midstream.change.repository import check_control, columns_of
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
@@ -129,7 +129,7 @@ class Bucket:
         state.batches += 1
         if self._store is not None:
             state.write(self._store)
-        leaving = [item for version in self._ran for item in version.run.leaving]
+        leaving = [item for version in self._ran if self._speaks(version) for item in version.run.leaving]
         late = [(v, k) for v in self._ran[:1] for k in v.intake.late if v.intake.counted(k) and self._counts(v, k)]
         report = {
             **self._report(phase),
@@ -179,7 +179,21 @@ class Bucket:
                 state.due.append(ControlRequest(control["control"], here_us, control["id"]))
             elif control["do"] == ELEMENT:
                 # It was decided where the output of all buckets meets.
-                self.control.element(Element(control["kind"], control["version"], control["at_us"]))
+                self._hear(Element(control["kind"], control["version"], control["at_us"]))
+
+    def _hear(self, element: Element) -> None:
+        """Let an element take effect that the results of all buckets together have brought about."""
+        if element.kind != DRAINED:
+            self.control.element(element)
+        elif element.version > 0:
+            self.control.see(element.version, (), element.at_us)
+        else:
+            self._end_reference(-element.version)
+
+    def _end_reference(self, new: int) -> None:
+        for change in self.control.changes:
+            if change.new == new and change.wants_reference:
+                self.control.see_reference(change, (), True)
 
     def wanted(self) -> list[int]:
         """Return the versions that take rows: those that live, are audited or wait, and references (negative)."""
@@ -224,7 +238,7 @@ class Bucket:
         packed, intake = self._packed, version.intake
         late_before_us = {s.position: intake.late_before_us(s.position, self._before) for s in intake.sources}
         intake.take_in(packed, abs(version.number), self._start_us(version.number), self._before)
-        if self._start_us(version.number) is None:
+        if version.number > 0 and self.control.lives[version.number].start_us == NEVER:
             # The first row of the query, in whatever bucket, of those that are not late.
             first = [max(t, late_before_us[p]) for p, t in packed.low.items() if p in late_before_us]
             if len(self.spec.labels) == 1:
@@ -284,6 +298,8 @@ class Bucket:
             self.state.counted_us = max(self.state.counted_us, upto_us)
             if over_us is not None:
                 self._drained[number] = over_us
+                if self._with_others(version):
+                    over_us = None
             # Results matter here where first results are decided here.
             fresh = version.run.leaving[before:] if self._expected() else []
             self.control.see(number, [item.results for item in fresh], over_us)
@@ -320,6 +336,18 @@ class Bucket:
         first = self.label == self.spec.labels[0]
         return {s.alias for s in version.intake.sources if first or s.alias not in everywhere}
 
+    def _with_others(self, version: VersionInBucket) -> bool:
+        """Tell whether others have to say that the drain of a version is over."""
+        return version.run.drains_with_others and len(self.spec.labels) > 1
+
+    def _speaks(self, version: VersionInBucket) -> bool:
+        """Tell whether results of a version come from here: of one that runs in one bucket only from the first.
+
+        The others have no row of it, but a query that hops answers without any.
+        """
+        one = self.spec.plan_of(abs(version.number)).partitioning.one_bucket
+        return not one or self.label == self.spec.labels[0]
+
     def _counts(self, version: VersionInBucket, rank: int) -> bool:
         return version.intake.sources[rank].alias in self._here(version)
 
@@ -332,7 +360,8 @@ class Bucket:
                     self._open[-new].watch(started_us)
                 if over_us is not None:
                     self._drained[-new] = over_us
-                    self.control.see_reference(change, (), True)
+                    if not self._with_others(self._open[-new]):
+                        self.control.see_reference(change, (), True)
 
     def _watch(self) -> None:
         """Let versions that drain, or whose losses are counted, look out for the end of what is old."""

@@ -14,9 +14,6 @@ from midstream.plan.spec import SAME, PlanSpec, parse_spec
 
 NOT_SAID: tuple[str, ...] = ()
 """Modes that a migration does not mention."""
-NOT_CHANGED = "a hopping query cannot be changed while it runs; migrate its plan, its modes or its hop"
-NOT_TO_HOPPING = "a query cannot change to a hopping one while it runs; start that as a query of its own"
-NOT_CONTROLLED = "a hopping query takes no control elements; it is migrated or stopped"
 AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
 
 

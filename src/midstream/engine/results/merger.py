@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.change.control import ControlManager
-from midstream.change.gatekeeper import left_before
-from midstream.change.lifecycle import Element
+from midstream.change.gatekeeper import Gatekeeper, left_before
+from midstream.change.lifecycle import DRAINED, DRAINING, Element
 from midstream.change.merger import triggers_of, versioned
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
@@ -177,13 +178,23 @@ class ResultMerger:
             over_us = self._drained_us(version)
             if over_us is not None and not ended and over_us > upto_us:
                 over_us = None
-            control.see(version, given.get(version, []), over_us)
+            watched = control.lives[version].state == DRAINING or control.audits(version)
+            control.see(version, self._comparable(version, given.get(version, [])), over_us)
+            if watched and over_us is not None:
+                self._announce_drained(version, over_us)
         out = []
         for emission in control.settle(upto_us, everything):
             for batch in emission.batches:
                 self.watch.see_released(batch, upto_us) if emission.held else self.watch.see(batch)
                 out.append(batch)
         return out
+
+    def _comparable(self, version: int, results: list[Results]) -> list[Results]:
+        """Return results that can be compared with answers at hops, where another version gives some."""
+        query = self.plan_of(version).query
+        if query.hop_us is not None or all(self.plan_of(v).query.hop_us is None for v in self.control.lives):
+            return results
+        return [_with_values(r, len(query.schema)) for r in results]
 
     def _drained_us(self, version: int) -> int | None:
         """Return since when a drain is over in all buckets."""
@@ -193,8 +204,15 @@ class ResultMerger:
     def _see_references(self, given: ByVersion) -> None:
         for change in self.control.changes:
             if change.wants_reference:
-                over = self._drained_us(-change.new) is not None
-                self.control.see_reference(change, given.get(-change.new, []), over)
+                over_us = self._drained_us(-change.new)
+                self.control.see_reference(change, given.get(-change.new, []), over_us is not None)
+                if over_us is not None:
+                    self._announce_drained(-change.new, over_us)
+
+    def _announce_drained(self, version: int, over_us: int) -> None:
+        """Let buckets hear that a version is drained whose answers are of all of them; others know by themselves."""
+        if self.plan_of(abs(version)).query.hop_us is not None:
+            self.control.decided.append(Element(DRAINED, version, over_us))
 
     def _departures(self, batches: Sequence[pa.RecordBatch], hops: Hops) -> list[Departure]:
         """Return batches as they leave, those of a query that hops hop by hop, also where the answer is empty."""
@@ -213,11 +231,18 @@ class ResultMerger:
             missing = set(answered) - {departure.hop_us for departure in out}
             if not missing or version < 0 or self.control.merger.held.get(version):
                 continue
+            missing = {hop_us for hop_us in missing if self._answers(version, hop_us, answered[hop_us][0])}
             empty = pa.RecordBatch.from_pylist([], output_schema(self.plan_of(version)))
             for hop_us in sorted(missing):
                 at = next((k for k, d in enumerate(out) if d.hop_us is not None and d.hop_us > hop_us), len(out))
                 out.insert(at, Departure(empty, hop_us))
         return out
+
+    def _answers(self, version: int, hop_us: int, oldest_us: int) -> bool:
+        """Tell whether the answer at a hop leaves, be it empty: the version may have been stopped, or drain."""
+        place = np.array([[hop_us, -1, -1, -1]], np.int64)
+        keep = Gatekeeper(self.control.lives[version]).lets_out(place, np.array([oldest_us], np.int64), 1)
+        return keep is None or bool(keep[0])
 
     def decided(self) -> list[Element]:
         """Return, once, the elements that results of all buckets together have brought about."""
@@ -279,15 +304,28 @@ def _hops(reports: Sequence[dict[str, Any]]) -> Hops:
 
 
 def _traced(results: Results, columns: int, oldest_us: int, print_: int) -> Results:
-    """Return the answer at a hop with what it depends on: the rows in the windows, and which of equal rows it is."""
-    rows = results.rows
-    codes = partition_codes([rows.column(k) for k in range(columns)]).astype(np.uint64)
-    prints = np.full(len(results), print_ % 2**64, np.uint64)
+    """Return the answer at a hop with what it depends on: the rows in the windows, and its own values."""
+    prints = np.full(len(results), print_ % 2**64, np.uint64).view(np.int64)
+    lineage = Lineage(np.full(len(results), oldest_us, np.int64), prints)
+    return _with_values(Results(results.rows, results.order, lineage), columns)
+
+
+def _with_values(results: Results, columns: int) -> Results:
+    """Return results whose fingerprints are also of their values: of one answer all rows depend on the same rows."""
+    rows, lineage = results.rows, results.lineage
+    if lineage is None:
+        return results
+    values = [rows.column(k) for k in range(columns)]
+    # What comes is a row like any other.
+    goes = [pc.less(rows.column("_sign"), 0)] if "_sign" in rows.schema.names else []
+    prints = lineage.prints.view(np.uint64)
+    if goes:
+        prints = np.where(goes[0].to_numpy(zero_copy_only=False), ~prints, prints)
+    codes = partition_codes(values).astype(np.uint64)
     for k in range(codes.shape[1]):
         prints = (prints ^ codes[:, k]) * np.uint64(0x9E3779B97F4A7C15)
         prints ^= prints >> np.uint64(29)
-    lineage = Lineage(np.full(len(results), oldest_us, np.int64), prints.view(np.int64))
-    return Results(rows, results.order, lineage)
+    return Results(rows, results.order, Lineage(lineage.oldest_us, prints.view(np.int64)))
 
 
 def in_one_order(items: Sequence[Leaving]) -> list[Results]:

@@ -98,6 +98,8 @@ class VersionRun(ABC):
     """The next hop, where there are hops."""
     row: str = ""
     """The control row that has the plan that runs; empty: it came otherwise."""
+    drains_with_others: bool = False
+    """Results are of all buckets together, so that a drain is over when it is over in all of them."""
     planned_elsewhere: bool = False
     """Plans of migrations are made where buckets meet, and come in control rows."""
     held_elsewhere: Callable[[], list[Leaving]]

@@ -44,6 +44,8 @@ class DueMigration:
 class HoppingRun(VersionRun):
     """An execution, the next hop, and the migrations to come."""
 
+    drains_with_others = True
+
     def __init__(
         self,
         version: int,
@@ -70,6 +72,10 @@ class HoppingRun(VersionRun):
         self._drain: list[int] | None = remembered.get("drain")
         """The position whose older rows are watched for, and the last hop whose windows held one."""
         self._drained: bool = remembered.get("drained", False)
+        self._oldest: list[tuple[int, int]] = [
+            (hop_us, oldest_us) for hop_us, oldest_us in remembered.get("oldest", ())
+        ]
+        """While hops are traced: the last hop with each oldest row in the windows; a drain may be asked for later."""
         own = own_aggregates(execution.plan.query.root)
         self._due = [
             DueMigration(MigrationRequest(**d["request"]), read_plan(d["plan"], own), d["row"])
@@ -182,7 +188,7 @@ class HoppingRun(VersionRun):
             self.hops_passed += count
             self.next_us += count * self.hop_us
             self.last_us = self.next_us - self.hop_us
-            self._see_drain(self.last_us, FOREVER)
+            self._see_oldest(self.last_us, FOREVER)
 
     def _answer(self, hop_us: int) -> None:
         answer = self.execution.answer(hop_us)
@@ -191,7 +197,7 @@ class HoppingRun(VersionRun):
         if self._traced or self._drain is not None:
             oldest_us, print_ = self.execution.lineage()
         self.hops.append((hop_us, oldest_us, print_))
-        self._see_drain(hop_us, oldest_us)
+        self._see_oldest(hop_us, oldest_us)
         if answer.num_rows:
             self.leaving.append(Leaving(self.version, Results(answer), hop_us=hop_us))
         self._quiet = not answer.num_rows
@@ -209,8 +215,20 @@ class HoppingRun(VersionRun):
         return self._drain is not None
 
     def drain(self, position_us: int) -> None:
-        """Watch from now on for the first hop whose windows hold no row from before a position."""
-        self._drain, self._drained = [position_us, position_us], False
+        """Watch for the first hop whose windows hold no row from before a position, which may have passed."""
+        self._drain = [position_us, position_us]
+        self._drained = self.first_us is None or self.first_us >= position_us
+        for hop_us, oldest_us in self._oldest:
+            self._see_drain(hop_us, oldest_us)
+
+    def _see_oldest(self, hop_us: int, oldest_us: int) -> None:
+        if not self._traced:
+            self._oldest = []
+        elif self._oldest and self._oldest[-1][1] == oldest_us:
+            self._oldest[-1] = (hop_us, oldest_us)
+        else:
+            self._oldest.append((hop_us, oldest_us))
+        self._see_drain(hop_us, oldest_us)
 
     def _see_drain(self, hop_us: int, oldest_us: int) -> None:
         if self._drain is None or self._drained or hop_us <= self._drain[0]:
@@ -316,6 +334,7 @@ class HoppingRun(VersionRun):
             "unseen": self._unseen,
             "drain": self._drain,
             "drained": self._drained,
+            "oldest": self._oldest,
             "plan": write_plan(self.plan) if self._changed_plan else None,
             "row": self.row,
             "due": [{"request": asdict(d.request), "plan": write_plan(d.plan), "row": d.row} for d in self._due],
