@@ -23,7 +23,7 @@ from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.local.loop import Loop
 from midstream.local.report import Report
 from midstream.local.sinks import TableSink
@@ -387,7 +387,7 @@ def test_buckets_tell_what_their_operators_give(modes: str, lost: bool, tmp_path
     join = next(r for r in operators(cluster.plan.root) if isinstance(r, Join))
     assert Sizes(replace(seen, measured={}), SECOND).of(join).complete < pairs / 3, "as if all keys were alike"
     assert Sizes(seen, SECOND).of(join).complete == pytest.approx(pairs, rel=0.2)
-    assert f"{Sizes(seen, SECOND).of(join).complete:,.0f}" in explain_any(cluster.plan, statistics=seen)
+    assert f"{Sizes(seen, SECOND).of(join).complete:,.0f}" in explain_plan(cluster.plan, statistics=seen)
 
 
 def test_an_aggregate_of_the_user_survives(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from spark.test_live import Files, wait_until
 import midstream as ms
 from midstream.engine.planning.adapt import parse_adaptation
 from midstream.engine.planning.constants import VARIABLE, save_constants
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
@@ -236,7 +236,7 @@ def test_a_running_query_adapts_its_plan(tmp_path: Path, spark: Any, monkeypatch
     plan = run.running_plan()
     assert plan.root != query.plan.root
     joins = [line for line in run.explain().splitlines() if "join on" in line]
-    assert joins != [line for line in explain_any(plan).splitlines() if "join on" in line], "sizes are those it has"
+    assert joins != [line for line in explain_plan(plan).splitlines() if "join on" in line], "sizes are those it has"
     files.grow(300_000)
     monkeypatch.setenv(VARIABLE, str(save_constants(Constants(insert=1e6), {}, tmp_path / "other.json")))
     again = query.start(**place)

@@ -18,7 +18,7 @@ from midstream.engine.planning.constants import save_constants
 from midstream.local.calibrate import calibrate
 from midstream.local.changes import explain_change, labels_of, plan_change, read_matters
 from midstream.local.expected_cost import explain_cost
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any, prepare
 from midstream.local.scenario import read_scenario
@@ -120,7 +120,7 @@ def explain_command(
         if strategy is not None and migrate is None:
             raise MidstreamError("--strategy goes with --migrate")
         asked_for = MigrationRequest.of(migrate, strategy) if migrate is not None else None
-        print(explain_any(chosen, rehearsal.streams, asked_for))
+        print(explain_plan(chosen, rehearsal.streams, asked_for))
         return
     if migrate is not None:
         target, forecast = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)

@@ -20,7 +20,7 @@ from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.migrations import MigrationRequest, explain_migration
 from midstream.local.replay import plan_any
@@ -143,7 +143,7 @@ class SparkQuery:
 
     def explain(self) -> str:
         """Return the plan as people read it."""
-        return explain_any(self.plan)
+        return explain_plan(self.plan)
 
     def start(
         self,
@@ -193,7 +193,7 @@ class PlannedQuery:
 
     def explain(self) -> str:
         """Return the plan as people read it."""
-        return explain_any(self.plan, self.streams)
+        return explain_plan(self.plan, self.streams)
 
     def start(
         self,
@@ -249,7 +249,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Tell whether all rows have been taken in and everything has left."""
+        """Return whether all rows have been taken in and everything has left."""
         return self._running.finished
 
     @property
@@ -363,11 +363,11 @@ class Run:
 
     def events(self) -> list[dict[str, Any]]:
         """Return what has happened, in order of event time."""
-        told = [{"event": "migration", **record} for record in self.migrations()]
-        told += [{"event": "change", **record} for record in self.changes()]
-        told.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
+        events = [{"event": "migration", **record} for record in self.migrations()]
+        events += [{"event": "change", **record} for record in self.changes()]
+        events.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
         ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
-        return [{"event": "started", "plan": str(self.query.plan)}, *told, *(ends if self.ended else [])]
+        return [{"event": "started", "plan": str(self.query.plan)}, *events, *(ends if self.ended else [])]
 
     def table(self) -> pa.Table:
         """Return the results so far of a run without a sink."""
@@ -379,9 +379,9 @@ class Run:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
         if migrate is None or self.plan.query.hop_us is not None:
             asked = MigrationRequest.of(migrate) if migrate is not None else None
-            return explain_any(self.plan, self.query.streams, asked, self._running.host.statistics())
-        _, told = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
-        return str(told)
+            return explain_plan(self.plan, self.query.streams, asked, self._running.host.statistics())
+        _, forecast = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
+        return str(forecast)
 
     def status(self) -> dict[str, Any]:
         """Return where the run stands, as plain values."""

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 
@@ -136,7 +136,7 @@ def print_events(console: Console, events: list[dict[str, Any]]) -> None:
 
 def plan_lines(plan: Plan) -> str:
     """Return the tree of operators, and the windows of instances above it."""
-    lines = explain_any(plan).split("\n")
+    lines = explain_plan(plan).split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("Plan"))
     stages = lines[lines.index("Stages") : lines.index("Partitioning")] if "Stages" in lines else []
     return "\n".join([*lines[start : lines.index("Windows")], *stages])

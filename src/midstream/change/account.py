@@ -95,7 +95,7 @@ class Account:
 
 
 def earlier(triggers: Matrix, than: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Tell which triggers come before a given one.
+    """Return which triggers come before a given one.
 
     >>> earlier(np.array([[1, 0, 5], [2, 0, 3], [2, 0, 4]]), (2, 0, 4))
     array([ True,  True, False])

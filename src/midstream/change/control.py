@@ -76,7 +76,7 @@ class Change:
 
     @property
     def wants_reference(self) -> bool:
-        """Tell whether the new version is to run from the position on, only to be counted."""
+        """Return whether the new version is to run from the position on, only to be counted."""
         return self.audit and self.request.method == DELAYED_DRAIN and not self.reference_over
 
 
@@ -88,7 +88,7 @@ class ControlManager:
 
     def __init__(self, at_us: int = -(2**63), decides: bool = True) -> None:
         self.decides = decides
-        """First results and ended drains become elements here; else they are told by someone who sees all buckets."""
+        """First results and ended drains become elements here; else someone who sees all buckets reports them."""
         self.lives: dict[int, Life] = {}
         self.changes: list[Change] = []
         self.merger = Merger()
@@ -125,7 +125,7 @@ class ControlManager:
 
     @property
     def quiet(self) -> bool:
-        """Tell whether one version runs and nothing else is going on."""
+        """Return whether one version runs and nothing else is going on."""
         alive = self.alive
         one = len(alive) == 1 and alive[0].state == RUNNING
         unanswered = any(c.record.state == FINISHED and c.record.first_result_us is None for c in self.changes[-1:])
@@ -152,7 +152,7 @@ class ControlManager:
         return "stopped" if not states else "draining" if RUNNING not in states else "steady"
 
     def audits(self, version: int) -> bool:
-        """Tell whether a version that was stopped is to run on, only to count what is lost."""
+        """Return whether a version that was stopped is to run on, only to count what is lost."""
         return version in self.audited
 
     def watched_us(self, version: int) -> int | None:
@@ -230,9 +230,9 @@ class ControlManager:
         change = self.open_changes[-1]
         states = {self.lives[v].state for v in change.old}
         if states != {RUNNING}:
-            told = "drains" if DRAINING in states else "has stopped"
+            state = "drains" if DRAINING in states else "has stopped"
             raise PlanError(
-                f"the change to version {change.new} cannot be aborted: version {change.record.from_version} {told}, "
+                f"the change to version {change.new} cannot be aborted: version {change.record.from_version} {state}, "
                 "and what it does not begin now it would lack later; change back to its query instead"
             )
         return change

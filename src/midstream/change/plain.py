@@ -66,11 +66,11 @@ def _change(change: Change) -> Plain:
 def _change_of(plain: Plain) -> Change:
     record, old = ChangeRecord(**plain["record"]), tuple(plain["old"])
     account = Account(record, old, plain["new"], plain["position_us"])
-    told = plain["account"]
-    account.latest = tuple(told["latest"])
-    account.prints = {old_: Counter(dict(told["prints"][place])) for place, old_ in enumerate((True, False))}
-    account.after_old_us = told["after_old_us"]
-    account.last_old, account.first_new = _pair(told["last_old"]), _pair(told["first_new"])
+    counted = plain["account"]
+    account.latest = tuple(counted["latest"])
+    account.prints = {old_: Counter(dict(counted["prints"][place])) for place, old_ in enumerate((True, False))}
+    account.after_old_us = counted["after_old_us"]
+    account.last_old, account.first_new = _pair(counted["last_old"]), _pair(counted["first_new"])
     return Change(
         ChangeRequest(**plain["request"]), record, old, plain["new"], plain["position_us"], account, plain["audit"],
         time.perf_counter() - plain["lasted_ms"] / 1000, plain["waits_for_result"], plain["waits_for_drain"],

@@ -22,7 +22,7 @@ class QueryVersion:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return what it gives out."""
+        """Return what it emits."""
         return self.plan.query.schema
 
 

@@ -4,7 +4,7 @@
 
 What the model expects is a sum of constants, each as often as it says, so that fitting is a matter of least squares;
 errors count as parts of what was measured, and no constant is below nothing. First all operators are fitted together,
-then each by itself from there: a constant that its own figures do not tell from others stays close to that of all.
+then each by itself from there: a constant that its own figures do not separate from others stays close to that of all.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class Calibration:
     error: float
     """The median error of the model, as a part of what was measured."""
     ranked: float
-    """The part of all pairs of modes, told apart by more than a tenth, that the model puts in the right order."""
+    """The part of all pairs of modes, a tenth or more apart, that the model puts in the right order."""
 
     @property
     def by_operator(self) -> dict[str, dict[str, float]]:

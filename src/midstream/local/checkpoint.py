@@ -71,7 +71,7 @@ class Checkpoint:
 
     @property
     def begun(self) -> bool:
-        """Tell whether a run has begun here."""
+        """Return whether a run has begun here."""
         return (self.folder / "identity.json").is_file()
 
     def identify(self, who: Plain, whose: Mapping[str, str]) -> None:

@@ -35,7 +35,7 @@ from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA
 
 
-def explain_any(
+def explain_plan(
     plan: Plan,
     streams: Sequence[RecordedStream] = (),
     migrate: MigrationRequest | None = None,

@@ -1,4 +1,4 @@
-"""The loop: micro-batches of event time from readers through a runtime to a sink, with a report."""
+"""The loop: micro-batches of event time from readers through the engine to a sink, with a report."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from midstream.plan.plan import Plan
 
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
-"""Told after each micro-batch how many rows have been taken in."""
+"""Called after each micro-batch with the number of rows taken in so far."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Keeper(Protocol):
         """Keep what has been read and what has left since the last commit."""
 
     def moved(self, running: "RunningLoop") -> bool:
-        """Tell whether the run has gone further than its last commit."""
+        """Return whether the run has gone further than its last commit."""
 
     def release(self) -> None:
         """Let another run go on from what was kept."""

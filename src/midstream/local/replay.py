@@ -174,21 +174,21 @@ def replay(
             scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt),
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
-        told = host(loop, sink, progress, on_late)
+        summary = host(loop, sink, progress, on_late)
         # Everything is whole on disk before the first file appears under its name.
         if isinstance(sink, FileSink):
             sink.close()
         if late_file is not None:
             late_file.close()
         if report_file is not None:
-            report_file.close(told.to_json())
+            report_file.close(summary.to_json())
         for file in files:
             file.commit()
     except BaseException:
         for file in files:
             file.abort()
         raise
-    return told, sink.table() if isinstance(sink, TableSink) else None
+    return summary, sink.table() if isinstance(sink, TableSink) else None
 
 
 def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:

@@ -102,7 +102,7 @@ class Resumable:
         self.checkpoint.release()
 
     def moved(self, running: RunningLoop) -> bool:
-        """Tell whether the run has gone further than its last commit."""
+        """Return whether the run has gone further than its last commit."""
         return running.host.read_us != self._read_us
 
     def commit(self, running: RunningLoop) -> None:

@@ -154,7 +154,7 @@ class Rehearsal:
 
     @property
     def sends_control(self) -> bool:
-        """Tell whether control rows come back to the buckets while it runs."""
+        """Return whether control rows come back to the buckets while it runs."""
         graceful = any(isinstance(r, ChangeRequest) and r.method in GRACEFUL for r in self.loop.schedule)
         return self.loop.adaptation is not None or (graceful and len(self.labels) > 1)
 

@@ -20,7 +20,7 @@ from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, total
 from midstream.engine.results.schema import output_schema
-from midstream.local.explain import explain_any
+from midstream.local.explain import explain_plan
 from midstream.local.loop import MOST_BUCKETS
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
@@ -261,7 +261,7 @@ class SparkRun:
 
     def explain(self) -> str:
         """Return the plan that runs, or is being migrated to, as people read it."""
-        return explain_any(self.running_plan(), statistics=self._live.statistics())
+        return explain_plan(self.running_plan(), statistics=self._live.statistics())
 
     def running_plan(self) -> Plan:
         """Return the plan that runs, or is being migrated to."""

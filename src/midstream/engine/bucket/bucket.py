@@ -309,7 +309,7 @@ class Bucket:
         self._leave()
 
     def _runs(self, number: int) -> bool:
-        """Tell whether rows go through a version: it lives, or what it loses or would have emitted is counted."""
+        """Return whether rows go through a version: it lives, or what it loses or would have emitted is counted."""
         if number < 0:
             return any(c.new == -number and c.wants_reference for c in self.control.changes)
         return self.control.lives[number].alive or self.control.audits(number)
@@ -337,11 +337,11 @@ class Bucket:
         return {s.alias for s in version.intake.sources if first or s.alias not in everywhere}
 
     def _with_others(self, version: VersionInBucket) -> bool:
-        """Tell whether others have to say that the drain of a version is over."""
+        """Return whether others have to say that the drain of a version is over."""
         return version.run.drains_with_others and len(self.spec.labels) > 1
 
     def _speaks(self, version: VersionInBucket) -> bool:
-        """Tell whether results of a version come from here: of one that runs in one bucket only from the first.
+        """Return whether results of a version come from here: of one that runs in one bucket only from the first.
 
         The others have no row of it, but a query that hops answers without any.
         """

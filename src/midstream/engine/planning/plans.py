@@ -28,7 +28,7 @@ def plan_hopping(
     if spec.shape == SAME:
         raise PlanError("'same' is the plan that runs; nothing runs yet")
     if spec.hop_us is not None:
-        raise PlanError("hop= is for migrations: a query begins with the hop it is written with, behind HOP BY")
+        raise PlanError("hop= is for migrations: a query begins with the hop it is written with, after HOP BY")
     return planned(query, spec, statistics, constants)
 
 

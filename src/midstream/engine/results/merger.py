@@ -51,7 +51,7 @@ class Departure:
 
     @property
     def complete(self) -> bool:
-        """Tell whether it is a whole answer, which takes the place of the one before."""
+        """Return whether it is a whole answer, which takes the place of the one before."""
         return self.hop_us is not None and "_sign" not in self.rows.schema.names
 
 
@@ -71,17 +71,17 @@ class ResultMerger:
 
     @property
     def quiet(self) -> bool:
-        """Tell whether results of one version simply leave."""
+        """Return whether results of one version simply leave."""
         return self.control.quiet and not self.due
 
     @property
     def meets(self) -> bool:
-        """Tell whether results must come here before they leave: versions change, or answers are of all buckets."""
+        """Return whether results must come here before they leave: versions change, or answers are of all buckets."""
         return not self.quiet or any(self.plan_of(life.version).query.hop_us is not None for life in self.control.alive)
 
     @property
     def changed(self) -> bool:
-        """Tell whether there is more to remember than that one version runs."""
+        """Return whether there is more to remember than that one version runs."""
         return bool(self.control.changes) or len(self.control.lives) > 1 or not self.control.quiet
 
     @property
@@ -239,7 +239,7 @@ class ResultMerger:
         return out
 
     def _answers(self, version: int, hop_us: int, oldest_us: int) -> bool:
-        """Tell whether the answer at a hop leaves, be it empty: the version may have been stopped, or drain."""
+        """Return whether the answer at a hop leaves, be it empty: the version may have been stopped, or drain."""
         place = np.array([[hop_us, -1, -1, -1]], np.int64)
         keep = Gatekeeper(self.control.lives[version]).lets_out(place, np.array([oldest_us], np.int64), 1)
         return keep is None or bool(keep[0])

@@ -161,7 +161,7 @@ class VersionRun(ABC):
     @property
     @abstractmethod
     def draining(self) -> bool:
-        """Tell whether somebody watches for the end of what began before a position."""
+        """Return whether somebody watches for the end of what began before a position."""
 
     @abstractmethod
     def drain(self, position_us: int) -> None:
@@ -173,7 +173,7 @@ class VersionRun(ABC):
 
     @property
     def drains_by_rows(self) -> bool:
-        """Tell whether rows must come one instant at a time to say exactly when a drain is over."""
+        """Return whether rows must come one instant at a time to say exactly when a drain is over."""
         return False
 
     @abstractmethod

@@ -211,7 +211,7 @@ class HoppingRun(VersionRun):
 
     @property
     def draining(self) -> bool:
-        """Tell whether somebody watches for the end of what began before a position."""
+        """Return whether somebody watches for the end of what began before a position."""
         return self._drain is not None
 
     def drain(self, position_us: int) -> None:

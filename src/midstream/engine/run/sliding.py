@@ -195,7 +195,7 @@ class SlidingRun(VersionRun):
 
     @property
     def draining(self) -> bool:
-        """Tell whether somebody watches for the end of what began before a position."""
+        """Return whether somebody watches for the end of what began before a position."""
         return self.migrator.pipeline.drains
 
     def drain(self, position_us: int) -> None:
@@ -208,7 +208,7 @@ class SlidingRun(VersionRun):
 
     @property
     def drains_by_rows(self) -> bool:
-        """Tell whether rows must come one instant at a time to say exactly when a drain is over."""
+        """Return whether rows must come one instant at a time to say exactly when a drain is over."""
         return self.migrator.pipeline.counts_rows
 
     def records(self) -> list[MigrationRecord]:
