@@ -136,6 +136,43 @@ def test_the_plan_that_ran_goes_on(tmp_path: Path) -> None:
     later.finish()
 
 
+def test_a_later_version_finds_the_aggregates_of_the_user(tmp_path: Path) -> None:
+    sql = "SELECT k, {}(v) AS s FROM a [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k"
+
+    def query() -> Any:
+        made = engine().aggregate("spread", lambda v: max(v.to_pylist()) - min(v.to_pylist()), "BIGINT")
+        return made.query(sql.format("SUM"))
+
+    place: dict[str, Any] = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "paused": True}
+    whole, run = query().start(paused=True), query().start(**place)
+    for started in (whole, run):
+        started.advance(5_000_000).change(sql.format("SPREAD"), "drain")
+    run.stop()
+    query().start(**place).finish()
+    assert rows_of(tmp_path / "out") == whole.finish().table().to_pylist()
+
+
+def test_a_run_that_adapts_goes_on_with_the_plan_it_has_chosen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    made = ms.Engine()
+    for name in "ab":
+        times = np.sort(rng.integers(0, 20_000_000, 800))
+        made.stream(name, pa.table({"ts": times, "k": rng.integers(0, 5, 800)}), time="ts")
+    sql = "SELECT a.k FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k HOP BY 500 MILLISECONDS EMIT DELTA"
+    place: dict[str, Any] = {"sink": tmp_path / "out", "checkpoint": tmp_path / "checkpoint", "adapt": "modes"}
+    plans = []
+    for second in range(3, 20, 3):
+        run = made.query(sql, plan="as-written modes=complete").start(**place, paused=True)
+        before = str(run.plan)
+        run.advance(second * 1_000_000).stop()
+        plans.append((before, str(run.plan)))
+    assert plans[0][0] != plans[-1][1], "it has adapted"
+    assert [after for _, after in plans[:-1]] == [before for before, _ in plans[1:]]
+    made.query(sql).start(**place)
+    expected = made.query(sql).start().table().to_pylist()
+    assert sorted(map(str, rows_of(tmp_path / "out"))) == sorted(map(str, expected))
+
+
 def test_only_what_is_needed_stays_in_the_checkpoint(tmp_path: Path) -> None:
     run = (
         engine()
