@@ -134,3 +134,23 @@ def test_bad_input_is_one_sentence(midstream, argv: list[str], said: str) -> Non
     assert (code, out) == (2, "")
     assert err.startswith(f"midstream: {said}"), err
     assert err.count("\n") == 1
+
+
+def test_to_a_hopping_query(midstream) -> None:
+    """Answers of hops reach over whole windows and may have no rows, so that graceful changes need not end."""
+    code, out, err = midstream("--change", "SELECT SUM(v) AS total FROM s [RANGE 5 SECONDS] HOP BY 2 SECONDS")
+    assert (code, err) == (0, "")
+    assert "a result reaches over: 5 seconds" in out
+    assert cells(out, "drain/query") == ["yes", "yes", "no", "yes", "yes", "here"]
+    assert cells(out, "graceful-immediate") == ["no", "yes", "yes", "no", "yes", "no"]
+    assert "column '_hop' (BIGINT) is added" in out
+
+
+def test_from_a_hopping_query(midstream) -> None:
+    file = Path("scenario.toml")
+    file.write_text(file.read_text().replace("[ROWS 50 SLIDE 1]", "[RANGE 5 SECONDS] HOP BY 2 SECONDS EMIT DELTA"))
+    code, out, err = midstream("--change", "SELECT SUM(v) AS total FROM s [RANGE 3 SECONDS] HOP BY 1 SECOND EMIT DELTA")
+    assert (code, err) == (0, "")
+    assert cells(out, "drain/stream") == ["yes", "no", "yes", "yes", "yes", "here"]
+    assert "the drain takes 5 seconds" in out
+    assert "The output changes" not in out

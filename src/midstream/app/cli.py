@@ -114,9 +114,7 @@ def explain_command(
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = plan_any(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
-    if chosen.query.hop_us is not None:
-        if change is not None:
-            raise MidstreamError("--change: a hopping query cannot be changed while it runs; see --migrate")
+    if chosen.query.hop_us is not None and change is None:
         if strategy is not None and migrate is None:
             raise MidstreamError("--strategy goes with --migrate")
         asked_for = MigrationRequest.of(migrate, strategy) if migrate is not None else None

@@ -291,7 +291,7 @@ class Bucket:
             done.add(number)
             version = self._open[number]
             before = len(version.run.leaving)
-            over_us = self._advance_one(version, max(upto_us, version.state.released_us))
+            over_us = self._advance_one(version, upto_us)
             if number < 0:
                 self._see_reference(-number, over_us)
                 continue
@@ -320,6 +320,9 @@ class Bucket:
     def _advance_one(self, version: VersionInBucket, upto_us: int) -> int | None:
         """Run one version up to a time; return since when its drain is over."""
         clock_us, counted_us, here = self._clock_us(), self.state.counted_us, self._here(version)
+        if upto_us < version.state.released_us:
+            # All rows are there, but time itself has not come further.
+            clock_us, upto_us = min(clock_us, upto_us), version.state.released_us
         exact = version.number > 0 and any(c.waits_for_drain for c in self.control.open_changes)
         if exact and version.run.drains_by_rows:
             for time_us in version.intake.instants(upto_us):
