@@ -124,6 +124,8 @@ class ResultMerger:
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
         """Return the results of the one version that runs."""
         (version,) = (life.version for life in self.control.alive)
+        # Buckets may not have heard yet that another version is over.
+        leaving = [item for item in leaving if item.version == version]
         out = []
         for results in self._merged(version, leaving, {}) if leaving else ():
             rows = versioned(results.rows, version)
