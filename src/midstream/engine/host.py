@@ -74,7 +74,7 @@ class QueryHost:
         """Rows before this time have been taken in."""
         self.clock_us = NEVER
         """The time of the last row."""
-        self._plans_made: dict[str, Plan] = {}
+        self._plans_made: dict[MigrationRequest, Plan] = {}
         self._last_plan: Plan | None = None
         """Of a run that has ended and was read back: the plan that ran last."""
         self._sizes = SeenSizes()
@@ -144,9 +144,9 @@ class QueryHost:
 
     def _planned(self, running: Plan, request: MigrationRequest) -> Plan:
         """Return the plan a migration asks for, from what is known of the rows; the same one in all buckets."""
-        if request.identity not in self._plans_made:
-            self._plans_made[request.identity] = migrated(running, request, self.statistics())
-        return self._plans_made[request.identity]
+        if request not in self._plans_made:
+            self._plans_made[request] = migrated(running, request, self.statistics())
+        return self._plans_made[request]
 
     def statistics(self) -> HopStatistics | None:
         """Return what the windows hold and operators have emitted, over all buckets; None: nobody can say."""
