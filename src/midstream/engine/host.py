@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.change.control import ControlManager
-from midstream.change.request import ChangeRequest
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.bucket.bucket import Bucket, BucketSpec
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
@@ -226,9 +226,12 @@ class QueryHost:
     def _wanted(self, end_us: int) -> list[int]:
         """Return the versions that may take rows before a time."""
         wanted = {abs(n) for n in self.buckets[0].wanted()}
-        due = [d for d in self.buckets[0].to_come() if isinstance(d, ChangeRequest)]
-        if any(d.at_us is None or d.at_us <= end_us for d in due):
+        due = [d for d in self.buckets[0].to_come() if d.at_us is None or d.at_us <= end_us]
+        if any(isinstance(d, ChangeRequest) for d in due):
             wanted |= set(range(max(self.control.lives) + 1, len(self.plans) + 1))
+        if any(isinstance(d, ControlRequest) for d in due):
+            # It may start any version again.
+            wanted |= set(self.control.lives)
         return sorted(wanted)
 
     def current_records(self) -> list[dict[str, Any]]:
