@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-PARTS = 4
+PARTS = 8
 T = TypeVar("T")
 VARIABLE = "MIDSTREAM_SEEDS"
 
@@ -44,8 +44,8 @@ def described() -> str:
 def turn(seeds: Iterable[int], part: int | None) -> list[int]:
     """Return a part of some seeds: neighbours, for what they draw often depends on remainders; all for None.
 
-    >>> turn(range(10), 1), turn(range(10), 3), turn(range(3), None)
-    ([2, 3, 4], [7, 8, 9], [0, 1, 2])
+    >>> turn(range(20), 1), turn(range(20), 7), turn(range(3), None)
+    ([2, 3, 4], [17, 18, 19], [0, 1, 2])
     """
     every = list(seeds)
     return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.change.control import ControlManager
-from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.bucket.bucket import Bucket, BucketSpec
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
@@ -62,7 +62,7 @@ class QueryHost:
     ) -> None:
         self.plans = list(plans)
         """The plans of all versions, in order; the change to a later one may be to come."""
-        count = 1 if all(p.partitioning.one_bucket for p in plans) else buckets
+        count = buckets_for(plans, schedule, buckets)
         self.labels = tuple(range(count))
         run = RunSpec(count > 1, framework or Framework(), looks, self._planned)
         spec = BucketSpec(self.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
@@ -281,3 +281,13 @@ class QueryHost:
         for record in self.current_records():
             if record["state"] in (QUEUED, NOT_REACHED):
                 record["state"], record["from_plan"] = NOT_REACHED, str(self.plan)
+
+
+def buckets_for(plans: Sequence[Plan], schedule: Sequence[Due], buckets: int) -> int:
+    """Return how many buckets a recorded run uses.
+
+    Where a drain is over is known when all buckets have met; a version that is to start there, and may be replaced in
+    the same micro-batch, must know it at once.
+    """
+    delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in schedule)
+    return 1 if delayed or all(p.partitioning.one_bucket for p in plans) else buckets

@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from midstream.change.control import GRACEFUL
 from midstream.change.record import unreached
-from midstream.change.request import DELAYED_DRAIN, ChangeRequest
+from midstream.change.request import ChangeRequest
 from midstream.engine.bucket.bucket import BucketSpec
 from midstream.engine.control.controls import ELEMENT
 from midstream.engine.control.versions import KnownVersions
+from midstream.engine.host import buckets_for
 from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import migrated
 from midstream.engine.results.merger import ResultMerger
@@ -70,7 +71,7 @@ def rehearse(
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-replay-"))
     shared = shared_memory() / f"replay-{uuid.uuid4().hex}"
-    buckets = buckets_for(loop)
+    buckets = buckets_for((loop.plan, *loop.versions), loop.schedule, loop.buckets)
     report = Report(runtime="spark", buckets=buckets, partitioning=str(loop.plan.partitioning))
     try:
         batches = stage(folder, readers, loop.batch_us)
@@ -85,15 +86,6 @@ def rehearse(
     report.late = sum(report.late_by_stream.values())
     report.wall_s = time.perf_counter() - started
     return report
-
-
-def buckets_for(loop: Loop) -> int:
-    """Return how many buckets a rehearsal runs in.
-
-    Where a drain is over is known to one bucket alone; a version that starts there must know it at once.
-    """
-    delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in loop.schedule)
-    return 1 if delayed or all(p.partitioning.one_bucket for p in (loop.plan, *loop.versions)) else loop.buckets
 
 
 def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list[StagedBatch]:

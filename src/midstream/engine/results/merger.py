@@ -128,6 +128,8 @@ class ResultMerger:
         leaving = [item for item in leaving if item.version == version]
         out = []
         for results in self._merged(version, leaving, {}) if leaving else ():
+            if not len(results):
+                continue  # what came in one bucket went in another
             rows = versioned(results.rows, version)
             out.append(rows)
             self.watch.see(rows)
