@@ -148,7 +148,7 @@ KILLS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", some(METHODS, 3))
+@pytest.mark.parametrize("method", some(METHODS, 2))
 def test_a_change_survives_being_killed(method: str, tmp_path: Path) -> None:
     name, _, order = method.partition("/")
     table = write_stream(tmp_path)

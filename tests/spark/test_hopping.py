@@ -329,7 +329,7 @@ def write_streams(folder: Path) -> dict[str, pa.Table]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "point"), some(KILLS, 2))
+@pytest.mark.parametrize(("kind", "point"), some(KILLS, 1))
 def test_a_kill_does_not_show(kind: str, point: str, tmp_path: Path) -> None:
     from spark.live_hopping import SQL
 

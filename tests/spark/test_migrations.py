@@ -71,7 +71,7 @@ KILLS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", some(STRATEGIES, 2))
+@pytest.mark.parametrize("strategy", some(STRATEGIES, 1))
 def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
     from spark.live_migrations import SQL
 
