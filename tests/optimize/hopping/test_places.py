@@ -16,6 +16,7 @@ from midstream.optimize.hopping.push_down import push_down
 from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Except, Join, Rel, relation_text
 from midstream.plan.query import COMPLETE, DELTA
+from seeds import some
 
 
 def compare(seeds: range, most: int, operators: int) -> tuple[int, int]:
@@ -82,7 +83,8 @@ def test_the_search_ends_and_is_never_worse_than_the_heuristic() -> None:
 
 
 @pytest.mark.slow
-def test_many_positions_orders_and_modes() -> None:
-    compared, pulled = compare(range(1000, 1600), 3000, 7)
-    assert compared > 500
-    assert pulled > 5
+@pytest.mark.parametrize("first", some(range(1000, 1600, 75), 1))
+def test_many_positions_orders_and_modes(first: int) -> None:
+    compared, pulled = compare(range(first, first + 75), 3000, 7)
+    assert compared > 60
+    assert pulled
