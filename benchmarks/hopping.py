@@ -24,11 +24,11 @@ from midstream.app.show import wide_console
 from midstream.lang.sql import parse_query
 from midstream.local.calibrate import Calibration, calibrate, ranked
 from midstream.local.measure import SCHEMA, Case, Seen, measure
+from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.modes import MODES
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
@@ -115,7 +115,7 @@ def together(seed: int, constants: Constants, progress: Callable[[], None]) -> d
     """Return the median milliseconds of work per hop of each plan, run hop by hop in turns."""
     hop_us = round(TOGETHER_RATIO * 1_000_000)
     query = hopping(f"{TOGETHER} HOP BY {hop_us} MICROSECONDS EMIT DELTA", "abc")
-    known = HopStatistics()
+    known = Statistics()
     for alias in ("a", "b", "c", "c_2"):
         known.rows_per_s[alias] = float(TOGETHER_ROWS)
         known.distinct[alias, "k"], known.distinct[alias, "v"] = float(TOGETHER_KEYS), 4.0
@@ -206,7 +206,7 @@ def engine_answers(tables: dict[str, pa.Table], hop: int, constants: Constants) 
     """Answer with this engine: rows that are new go in, the complete answer comes out as Arrow columns."""
     names = {name: f"{name} [RANGE {WINDOW} MICROSECONDS]" for name in "abcd"}
     query = hopping(f"{MILLION.format(**names)} HOP BY {hop} MICROSECONDS", "abcd")
-    known = HopStatistics()
+    known = Statistics()
     for name in "abcd":
         known.rows_per_s[name] = 1e6
         known.distinct[name, "k"], known.distinct[name, "v"] = float(DOMAIN), 100.0

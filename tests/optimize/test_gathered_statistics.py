@@ -7,7 +7,6 @@ import pytest
 import midstream as ms
 from midstream.local.statistics import FEWEST, gather
 from midstream.model.statistics import Statistics
-from midstream.plan.plan import Plan
 
 SECOND = 1_000_000
 ROWS = 6_000
@@ -23,8 +22,9 @@ def gathered(sql: str, **streams: pa.Table) -> Statistics:
     for name, rows in streams.items():
         engine.stream(name, rows, time="ts")
     query = engine.query(sql)
-    assert isinstance(query.plan, Plan)
-    return gather(query.plan, query.streams)
+    found = gather(query.plan.query, query.streams)
+    assert found is not None
+    return found
 
 
 def test_windows_hold_what_comes_while_they_are_open() -> None:

@@ -32,8 +32,8 @@ from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.migrate.record import FINISHED, NOT_REACHED, QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
+from midstream.model.statistics import Statistics
 from midstream.model.time import FOREVER, NEVER
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
 
@@ -148,7 +148,7 @@ class QueryHost:
             self._plans_made[request] = migrated(running, request, self.statistics())
         return self._plans_made[request]
 
-    def statistics(self) -> HopStatistics | None:
+    def statistics(self) -> Statistics | None:
         """Return what the windows hold and operators have emitted, over all buckets; None: nobody can say."""
         looks = [look for b in self.buckets if b.newest is not None and (look := b.newest.run.look()) is not None]
         # Buckets go on one after the other: one that has migrated already has other operators than those that have not.

@@ -12,7 +12,6 @@ from midstream.lang.sql import parse_query
 from midstream.local.replay import Rehearsal, plan_any
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
-from midstream.local.stream_statistics import gather_for_hops
 from midstream.model.errors import MidstreamError
 from midstream.model.statistics import Statistics
 from midstream.plan.plan import Plan
@@ -52,15 +51,8 @@ def explain_change(
     old: Plan, new: Plan, streams: Sequence[RecordedStream], matters: Iterable[str] = ()
 ) -> ChangeForecast:
     """Say what each way from a query to another would guarantee and take, estimated from recorded streams."""
-    return forecast_change(old, new, _statistics(old, streams), _statistics(new, streams), matters)
-
-
-def _statistics(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
-    """Return what a forecast needs to know of the streams of a query: of one that hops, how many rows come."""
-    if plan.query.hop_us is None:
-        return gather(plan, streams)
-    found = gather_for_hops(plan.query, streams)
-    return Statistics() if found is None else Statistics(rows_per_s=found.rows_per_s)
+    before, after = (gather(plan.query, streams) or Statistics() for plan in (old, new))
+    return forecast_change(old, new, before, after, matters)
 
 
 def labels_of(method: str | None, order: str | None) -> tuple[str, ...]:

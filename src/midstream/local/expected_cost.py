@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from midstream.local.sources import RecordedStream
-from midstream.local.statistics import gather_if_recorded
+from midstream.local.statistics import gather
 from midstream.optimize.join_cost import Cost, JoinCost
 from midstream.optimize.order_joins import written_order
 from midstream.plan.plan import Plan
@@ -13,7 +13,7 @@ from midstream.plan.tree import tree_text
 def explain_cost(plan: Plan, streams: Sequence[RecordedStream]) -> list[str]:
     """Return what the joins of a plan are expected to do in a second of event time, beside those in written order."""
     query = plan.query
-    statistics = gather_if_recorded(query, streams) if plan.predicates.relates_streams else None
+    statistics = gather(query, streams) if plan.predicates.relates_streams else None
     if statistics is None or not statistics.rows_seen:
         return []
     cost = JoinCost(query.aliases, plan.predicates, statistics, plan.method)

@@ -6,13 +6,13 @@ from midstream.engine.planning.constants import load_constants
 from midstream.engine.planning.plans import migrated
 from midstream.local.expected_cost import explain_cost
 from midstream.local.sources import RecordedStream
-from midstream.local.stream_statistics import gather_for_hops
+from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
+from midstream.model.statistics import Statistics
 from midstream.model.time import format_duration
 from midstream.optimize.hopping.choose import costs
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -39,7 +39,7 @@ def explain_plan(
     plan: Plan,
     streams: Sequence[RecordedStream] = (),
     migrate: MigrationRequest | None = None,
-    statistics: HopStatistics | None = None,
+    statistics: Statistics | None = None,
 ) -> str:
     """Return a plan as people read it; of a hopping plan also what going on with another would mean.
 
@@ -48,14 +48,14 @@ def explain_plan(
     if plan.query.hop_us is None:
         return "\n".join([plan.explain(), *explain_cost(plan, streams)])
     if statistics is None:
-        statistics = gather_for_hops(plan.query, streams) or HopStatistics()
+        statistics = gather(plan.query, streams) or Statistics()
     constants = load_constants()
     if migrate is not None:
         return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)
     return explain_hopping(plan, statistics, constants)
 
 
-def explain_hopping(plan: Plan, statistics: HopStatistics, constants: Constants) -> str:
+def explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -> str:
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
     query = plan.query
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
@@ -74,7 +74,7 @@ def explain_hopping(plan: Plan, statistics: HopStatistics, constants: Constants)
     return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"])
 
 
-def _draw(plan: Plan, statistics: HopStatistics, constants: Constants) -> list[str]:
+def _draw(plan: Plan, statistics: Statistics, constants: Constants) -> list[str]:
     """Draw the tree, an operator a line, with its mode and what it costs per hop in every mode."""
     tree = _tree(plan.root)
     sizes = Sizes(statistics, plan.query.every_us)
@@ -126,7 +126,7 @@ def _all(conjuncts: Sequence[Expr]) -> str:
     return " AND ".join(map(str, conjuncts))
 
 
-def explain_hop_migration(running: Plan, target: Plan, statistics: HopStatistics, constants: Constants) -> str:
+def explain_hop_migration(running: Plan, target: Plan, statistics: Statistics, constants: Constants) -> str:
     """Say what going on with another plan would find and cost, before anything happens."""
     held = {rel for rel, mode in _operators(running) if mode[0] == "D"}
     lines = [f"From {running}", f"To   {target}"]

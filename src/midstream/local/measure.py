@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
+from midstream.model.statistics import Measured, Statistics
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.difference import CountValues
@@ -19,7 +20,6 @@ from midstream.operators.hopping.node import Node
 from midstream.optimize.hopping.choose import same_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Size, Sizes
-from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Rel, inputs
 from midstream.plan.modes import CICO, CIDO, DICO, DIDO, MODES
 from midstream.plan.plan import Plan
@@ -67,10 +67,10 @@ class Case:
         return round(self.ratio * WINDOW_US)
 
     @property
-    def statistics(self) -> HopStatistics:
+    def statistics(self) -> Statistics:
         """Return what is known of the rows."""
         names = ("a", "b", "k", "v")
-        found = HopStatistics()
+        found = Statistics()
         for alias in names[:2]:
             found.rows_per_s[alias] = float(self.rows)
             found.distinct[alias, "k"], found.distinct[alias, "v"] = float(self.keys), 100.0

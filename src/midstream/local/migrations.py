@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
 from midstream.migrate.request import STRATEGIES, MigrationRequest
+from midstream.model.statistics import Statistics
 from midstream.optimize.migration_cost import MigrationForecast, forecast
 from midstream.plan.plan import Plan
 
@@ -16,4 +17,4 @@ def explain_migration(
 ) -> tuple[Plan, MigrationForecast]:
     """Say what a migration would find and cost, estimated from recorded streams; return the plan it would go to."""
     target = request.target(plan)
-    return target, forecast(plan, target, gather(plan, streams), request.checked(plan).strategy)
+    return target, forecast(plan, target, gather(plan.query, streams) or Statistics(), request.checked(plan).strategy)

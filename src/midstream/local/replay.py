@@ -20,8 +20,7 @@ from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows, open_recorded
-from midstream.local.statistics import gather_if_recorded
-from midstream.local.stream_statistics import gather_for_hops
+from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
@@ -42,7 +41,7 @@ def plan_any(
             raise PlanError(
                 f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
             )
-        return plan_hopping(query, order, gather_for_hops(query, streams))
+        return plan_hopping(query, order, gather(query, streams))
     return make_plan(query, order, join, streams)
 
 
@@ -55,7 +54,7 @@ def make_plan(
     method = cast(MethodChoice, join)
     if tree is not None:
         return ordered_plan(query, parse_tree(tree, query.aliases), method)
-    statistics = gather_if_recorded(query, streams) if can_choose(query) else None
+    statistics = gather(query, streams) if can_choose(query) else None
     return ordered_plan(query, order_joins(query, statistics, method), method)
 
 

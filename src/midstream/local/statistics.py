@@ -3,22 +3,22 @@
 first rows of each stream ──▶ those a window holds at the end ──▶ filters ──▶ values of keys ──▶ pairs on a sample
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.engine.planning.statistics import distinct_values
 from midstream.local.first_rows import FirstRows, read_first
 from midstream.local.sources import RecordedStream
 from midstream.model.errors import SourceError
 from midstream.model.statistics import Statistics, Values
 from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
 from midstream.plan.expr import Call, Expr, aliases, cast_to, columns
-from midstream.plan.plan import Plan
 from midstream.plan.predicates import Predicates, classify
-from midstream.plan.query import Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
@@ -30,37 +30,37 @@ PAIRED = 250
 """Rows of each side that conditions between two streams are tried on."""
 
 
-def gather(plan: Plan, streams: Sequence[RecordedStream]) -> Statistics:
-    """Return statistics of the streams a plan reads."""
-    return _Gathering(plan.query, plan.predicates, streams).statistics()
-
-
-def gather_if_recorded(query: Query, streams: Sequence[RecordedStream]) -> Statistics | None:
+def gather(query: Query, streams: Sequence[RecordedStream]) -> Statistics | None:
     """Return statistics of the streams a query reads; None when one is not recorded or cannot be read."""
-    if any(s.stream.name not in {r.schema.name for r in streams} for s in query.sources):
+    recorded = {s.schema.name: s for s in streams}
+    if any(s.stream.name not in recorded for s in query.sources):
         return None
     try:
-        return _Gathering(query, classify(query), streams).statistics()
+        return _Gathering(query, {s.alias: recorded[s.stream.name] for s in query.sources}).statistics()
     except SourceError:
         return None  # whoever runs the query reports it
 
 
 class _Gathering:
-    """The rows of a query's streams, read once."""
+    """The rows of a query's streams, read once: of one that hops all columns, of another those in conditions."""
 
-    def __init__(self, query: Query, predicates: Predicates, streams: Sequence[RecordedStream]) -> None:
-        self.query, self.predicates = query, predicates
-        self.streams = {s.schema.name: s for s in streams}
+    def __init__(self, query: Query, streams: Mapping[str, RecordedStream]) -> None:
+        self.query, self.streams = query, streams
+        self.filters: Mapping[str, Sequence[Expr]] = dict.fromkeys(query.aliases, ())
         self.members: dict[str, dict[int, Expr]] = {a: {} for a in query.aliases}
+        self.conditions: dict[str, Expr] = {}
+        if query.when != HOP:
+            self._sort_conditions(classify(query))
+
+    def _sort_conditions(self, predicates: Predicates) -> None:
+        self.filters = predicates.filters
         for group, cls in enumerate(predicates.classes):
-            for alias in query.aliases:
+            for alias in self.query.aliases:
                 member = cls.member_of(frozenset([alias]))
                 if member is not None:
                     self.members[alias][group] = cast_to(member, cls.type)
-        self.conditions: dict[str, Expr] = {
-            str(c): Call(c.op, (cast_to(c.left, c.type), cast_to(c.right, c.type)), pa.bool_())
-            for c in predicates.comparisons
-        }
+        for c in predicates.comparisons:
+            self.conditions[str(c)] = Call(c.op, (cast_to(c.left, c.type), cast_to(c.right, c.type)), pa.bool_())
         self.conditions |= {str(r): r for r in predicates.residuals}
 
     def statistics(self) -> Statistics:
@@ -70,16 +70,17 @@ class _Gathering:
         samples = {}
         end_us = self._end_us(read)
         for source in self.query.sources:
-            rows = read[source.alias]
-            seen = rows.first(int(np.searchsorted(rows.times, end_us, side="right")))
-            stats.rows_per_s[source.alias] = seen.per_s
-            held, sample = self._window(source, seen)
-            stats.window_rows[source.alias] = held
-            passed = _passing(self.predicates.filters[source.alias], len(sample), sample.column)
-            stats.passing[source.alias] = float(passed.mean()) if len(passed) else 1.0
-            samples[source.alias] = sample = sample.take(np.flatnonzero(passed))
-            for group, member in self.members[source.alias].items():
-                stats.values[group, source.alias] = _values(evaluate(member, len(sample), sample.column))
+            alias, rows = source.alias, read[source.alias]
+            stats.rows_per_s[alias], stats.window_rows[alias] = rows.per_s, self._held(source, rows)
+            sample = _sample(source, rows.first(int(np.searchsorted(rows.times, end_us, side="right"))))
+            passed = _passing(self.filters[alias], len(sample), sample.column)
+            stats.passing[alias] = float(passed.mean()) if len(passed) else 1.0
+            samples[alias] = sample = sample.take(np.flatnonzero(passed))
+            for group, member in self.members[alias].items():
+                stats.values[group, alias] = _values(evaluate(member, len(sample), sample.column))
+            if self.query.when == HOP:
+                for name in rows.columns.column_names:
+                    stats.distinct[alias, name] = float(distinct_values(rows.columns.column(name)))
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
                 stats.selectivity[text] = _satisfied(condition, samples)
@@ -87,39 +88,44 @@ class _Gathering:
 
     def _read(self, source: Source) -> FirstRows:
         """Return the first rows of a stream in order of time, with the columns that conditions read."""
-        alias, window = source.alias, source.window
+        alias = source.alias
+        if self.query.when == HOP:
+            return read_first(self.streams[alias], self.query.columns_of(alias))
         wanted = {c.name for e in self._read_by(alias) for c in columns(e) if c.alias == alias}
-        if isinstance(window, RowsWindow):
-            wanted |= {c.name for c in window.partition_by}
-        return read_first(self.streams[source.stream.name], sorted(wanted))
+        return read_first(self.streams[alias], sorted(wanted | {c.name for c in source.partition_by}))
 
     def _read_by(self, alias: str) -> Iterable[Expr]:
-        return (*self.predicates.filters[alias], *self.members[alias].values(), *self.conditions.values())
+        return (*self.filters[alias], *self.members[alias].values(), *self.conditions.values())
 
     def _end_us(self, read: dict[str, FirstRows]) -> int:
         """Return the time up to which all streams were looked at."""
         ends = [
-            (int(rows.times[-1]), len(rows) < self.streams[self.query.source(alias).stream.name].rows)
-            for alias, rows in read.items()
-            if len(rows)
+            (int(rows.times[-1]), len(rows) < self.streams[alias].rows) for alias, rows in read.items() if len(rows)
         ]
         cut = [end for end, more in ends if more]
         return min(cut) if cut else max((end for end, _ in ends), default=0)
 
-    def _window(self, source: Source, seen: FirstRows) -> tuple[float, FirstRows]:
-        """Return about how many rows a window holds, and rows to count values in."""
-        recorded = float(self.streams[source.stream.name].rows)
-        window = source.window
+    def _held(self, source: Source, rows: FirstRows) -> float:
+        """Return about how many rows a window holds."""
+        recorded, window = float(self.streams[source.alias].rows), source.window
         if isinstance(window, RangeWindow):
-            inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen) else 0
-            held = min(recorded, seen.per_s * window.width_us / 1e6)
-            return held, seen.last(max(len(seen) - inside, FEWEST))
+            return min(recorded, rows.per_s * window.width_us / 1e6)
         if isinstance(window, RowsWindow):
             names = [c.name for c in window.partition_by]
-            keys = seen.columns.group_by(names).aggregate([]).num_rows if names else 1
-            held = min(recorded, float(window.count) * max(keys, 1))
-            return held, seen if names else seen.last(max(window.count, FEWEST))
-        return recorded, seen
+            keys = rows.columns.group_by(names).aggregate([]).num_rows if names else 1
+            return min(recorded, float(window.count) * max(keys, 1))
+        return recorded
+
+
+def _sample(source: Source, seen: FirstRows) -> FirstRows:
+    """Return rows to count values in: those a window holds at the end, or some more."""
+    window = source.window
+    if isinstance(window, RangeWindow):
+        inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen) else 0
+        return seen.last(max(len(seen) - inside, FEWEST))
+    if isinstance(window, RowsWindow) and not window.partition_by:
+        return seen.last(max(window.count, FEWEST))
+    return seen
 
 
 def _passing(conjuncts: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:

@@ -23,8 +23,8 @@ from midstream.engine.results.schema import output_schema
 from midstream.engine.run.contract import RunSpec
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
@@ -115,7 +115,7 @@ class LiveQuery:
         else:
             request.checked(self.running(summary))
 
-    def statistics(self) -> HopStatistics | None:
+    def statistics(self) -> Statistics | None:
         """Return what the buckets have last reported of their rows."""
         return None if self.planner is None else self.planner.statistics
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 from optimize.hopping.brute_force import Tables
 
+from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
 from midstream.optimize.hopping.cost import (
     ANTI,
@@ -22,7 +23,6 @@ from midstream.optimize.hopping.cost import (
     UNION,
     Constants,
 )
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import (
     Anti,
@@ -224,7 +224,7 @@ class RandomPlans:
             if sum(1 for _ in operators(rel)) <= most and any(isinstance(n, Except | Anti) for n in operators(rel)):
                 return rel
 
-    def statistics(self, root: Rel) -> HopStatistics:
+    def statistics(self, root: Rel) -> Statistics:
         """Return random statistics, the same for all scans of a stream."""
         rng = self.rng
         of_stream = [(10 ** rng.uniform(1, 4), [10 ** rng.uniform(0.5, 4) for _ in NAMES]) for _ in STREAMS]
@@ -233,7 +233,7 @@ class RandomPlans:
         for scan in scans(root):
             rates[scan.source.alias], values = of_stream[scan.source.position]
             distinct.update({(scan.source.alias, n): d for n, d in zip(NAMES, values, strict=True)})
-        return HopStatistics(rows_per_s=rates, distinct=distinct)
+        return Statistics(rows_per_s=rates, distinct=distinct)
 
     def tables(self) -> Tables:
         """Return a few rows for every stream, NULLs and doubles among them."""

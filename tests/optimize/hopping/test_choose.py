@@ -8,9 +8,9 @@ from optimize.hopping.random_plans import SECOND, RandomPlans
 from optimize.hopping.test_rules import scan, soldiers
 
 from midstream.model.errors import PlanError
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import operators, relation_text, scans
 from midstream.plan.query import COMPLETE, DELTA, hop_query
 
@@ -61,7 +61,7 @@ def test_refusals(wrong: dict[str, str], told: str) -> None:
 
 
 def test_long_hops_read_complete_relations_and_short_ones_deltas() -> None:
-    known = HopStatistics(dict.fromkeys(("gps", "gps2", "healthy", "low"), 10000.0))
+    known = Statistics(dict.fromkeys(("gps", "gps2", "healthy", "low"), 10000.0))
     short = choose(hop_query(soldiers(), SECOND // 10, DELTA), known)
     assert set(short.modes) == {"DIDO"}
     long = choose(hop_query(soldiers(), 10 * SECOND, COMPLETE), known)

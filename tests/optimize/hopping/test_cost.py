@@ -6,15 +6,15 @@ import pytest
 from optimize.hopping.random_plans import INT, SECOND, equal
 from optimize.hopping.test_rules import col, project, scan
 
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union
 from midstream.plan.expr import Call, Column, Literal
 from midstream.plan.modes import MODES, TUPLE, WINDOW
 
-KNOWN = HopStatistics(rows_per_s={"a": 1000.0, "b": 1000.0}, distinct={(a, n): 10_000.0 for a in "ab" for n in "kx"})
+KNOWN = Statistics(rows_per_s={"a": 1000.0, "b": 1000.0}, distinct={(a, n): 10_000.0 for a in "ab" for n in "kx"})
 JOIN = Join(scan("a", 1), scan("b", 2), (equal(col("a"), col("b")),))
 LESS = Except(scan("a", 1, "k"), scan("b", 2, "k"), True)
 ALL: list[Rel] = [

@@ -8,17 +8,17 @@ from optimize.hopping.exhaustive import TooMany, reachable
 from optimize.hopping.random_plans import INT, SECOND, RandomPlans, equal
 from optimize.hopping.test_rules import col, project, scan, soldiers, tree
 
+from midstream.model.statistics import Measured, Statistics
 from midstream.optimize.hopping.estimate import Sizes, signature
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
-from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Scan, Union, operators
 from midstream.plan.expr import Column
 from midstream.plan.source import Source
 from midstream.plan.window import RowsWindow
 
-KNOWN = HopStatistics(
+KNOWN = Statistics(
     rows_per_s={"a": 100.0, "b": 50.0, "s": 20.0},
     distinct={(a, n): d for a in "abs" for n, d in (("k", 400.0), ("x", 10.0))},
 )
@@ -61,9 +61,9 @@ def test_an_equality_that_follows_from_others_does_not_count_twice() -> None:
 def test_selectivity_and_measurements_replace_guesses() -> None:
     condition = equal(col("a"), col("b"))
     joined = Join(scan("a", 1), scan("b", 2), (condition,))
-    known = HopStatistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {str(condition): 0.5})
+    known = Statistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {str(condition): 0.5})
     assert Sizes(known, SECOND).of(joined).complete == pytest.approx(250_000)
-    seen = HopStatistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {}, {signature(joined, KNOWN): Measured(7, 3, 1, 2)})
+    seen = Statistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {}, {signature(joined, KNOWN): Measured(7, 3, 1, 2)})
     size = Sizes(seen, SECOND).of(joined)
     assert (size.complete, size.positive, size.negative, size.matured) == (7, 3, 1, 2)
     other_way = Join(scan("b", 2), scan("a", 1), (condition,))
@@ -71,7 +71,7 @@ def test_selectivity_and_measurements_replace_guesses() -> None:
 
 
 def test_nothing_known_is_still_a_guess() -> None:
-    size = Sizes(HopStatistics(), SECOND).of(soldiers())
+    size = Sizes(Statistics(), SECOND).of(soldiers())
     assert size.complete > 0
 
 

@@ -7,12 +7,12 @@ from optimize.hopping.exhaustive import cheapest
 from optimize.hopping.random_plans import SECOND, RandomPlans, drawn_constants, equal
 from optimize.hopping.test_rules import col, project, same_rows, scan
 
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.order_joins_with_modes import MOST_PARTS
 from midstream.optimize.hopping.push_down import push_down
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Join, Rel, operators
 from midstream.plan.query import COMPLETE, DELTA
 
@@ -43,14 +43,14 @@ def chain(count: int) -> Rel:
 
 def test_parts_that_a_condition_holds_together_are_never_multiplied() -> None:
     rates = {f"t{i}": 10.0 ** (i % 4) for i in range(7)}
-    found = push_down(chain(7), COMPLETE, Sizes(HopStatistics(rates), SECOND), Constants())
+    found = push_down(chain(7), COMPLETE, Sizes(Statistics(rates), SECOND), Constants())
     assert all(n.conjuncts for n in operators(found.rel) if isinstance(n, Join))
 
 
 def test_what_nothing_holds_together_is_multiplied_last() -> None:
     apart = Join(Join(scan("a", 1), scan("b", 2)), scan("c", 3), (equal(col("a"), col("c")),))
     rel = project(apart, "p", col("b"))
-    found = push_down(rel, COMPLETE, Sizes(HopStatistics(), SECOND), Constants())
+    found = push_down(rel, COMPLETE, Sizes(Statistics(), SECOND), Constants())
     joins = [n for n in operators(found.rel) if isinstance(n, Join)]
     assert [bool(j.conjuncts) for j in joins] == [True, False]
     assert same_rows(rel, found.rel)
@@ -58,7 +58,7 @@ def test_what_nothing_holds_together_is_multiplied_last() -> None:
 
 def test_many_parts_are_joined_greedily() -> None:
     rel = chain(MOST_PARTS + 3)
-    sizes = Sizes(HopStatistics({f"t{i}": 10.0 for i in range(13)}), SECOND)
+    sizes = Sizes(Statistics({f"t{i}": 10.0 for i in range(13)}), SECOND)
     found = push_down(rel, DELTA, sizes, Constants())
     assert all(n.conjuncts for n in operators(found.rel) if isinstance(n, Join))
     assert abs(assign_modes(found.rel, DELTA, sizes, Constants()).cost - found.cost) <= 1e-9 * found.cost

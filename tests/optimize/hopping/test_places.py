@@ -8,12 +8,12 @@ from optimize.hopping.exhaustive import TooMany, cheapest
 from optimize.hopping.random_plans import SECOND, RandomPlans, drawn_constants, equal
 from optimize.hopping.test_rules import col, project, same_rows, scan
 
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.choose import optimal
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.push_down import push_down
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Except, Join, Rel, relation_text
 from midstream.plan.query import COMPLETE, DELTA
 from seeds import some
@@ -52,7 +52,7 @@ def test_a_difference_is_pulled_over_a_join_that_leaves_little() -> None:
     less = Except(scan("a", 1), scan("b", 2), True)
     root = project(Join(less, scan("s", 0), (equal(col("a"), col("s")),)), "p", col("a"), col("s", "x"))
     many = {("a", "k"): 1e6, ("b", "k"): 1e6, ("s", "k"): 1e6, ("a", "x"): 100.0, ("b", "x"): 100.0}
-    sizes = Sizes(HopStatistics({"a": 1e5, "b": 1e5, "s": 0.5}, {}, many), 10 * SECOND)
+    sizes = Sizes(Statistics({"a": 1e5, "b": 1e5, "s": 0.5}, {}, many), 10 * SECOND)
     found = optimal(root, COMPLETE, sizes, Constants())
     assert relation_text(found.rel).count("s_2") == 1
     assert found.cost < push_down(root, COMPLETE, sizes, Constants()).cost * 0.9
@@ -62,7 +62,7 @@ def test_a_difference_is_pulled_over_a_join_that_leaves_little() -> None:
 def test_a_difference_stays_below_a_join_that_makes_more() -> None:
     less = Except(scan("a", 1), scan("b", 2), True)
     root = project(Join(less, scan("s", 0), (equal(col("a"), col("s")),)), "p", col("a"), col("s", "x"))
-    sizes = Sizes(HopStatistics({"a": 1e3, "b": 1e3, "s": 1e3}), SECOND)
+    sizes = Sizes(Statistics({"a": 1e3, "b": 1e3, "s": 1e3}), SECOND)
     found = optimal(root, COMPLETE, sizes, Constants())
     assert found.cost == pytest.approx(push_down(root, COMPLETE, sizes, Constants()).cost)
     assert "s_2" not in relation_text(found.rel)
@@ -77,7 +77,7 @@ def test_the_search_ends_and_is_never_worse_than_the_heuristic() -> None:
         return project(rel, alias, col(own), *(col(f"{shared}{i}", "x") for i in range(6)))
 
     root = Except(side("a", "s", "p", 1), side("b", "t", "q", 2), True)
-    sizes = Sizes(HopStatistics(), SECOND)
+    sizes = Sizes(Statistics(), SECOND)
     found = optimal(root, COMPLETE, sizes, Constants())
     assert found.cost <= push_down(root, COMPLETE, sizes, Constants()).cost
 

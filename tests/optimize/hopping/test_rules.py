@@ -7,6 +7,7 @@ from optimize.hopping.brute_force import answer
 from optimize.hopping.exhaustive import TooMany, _Trees, moved_once
 from optimize.hopping.random_plans import INT, SECOND, STREAMS, RandomPlans, equal
 
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
@@ -14,7 +15,6 @@ from midstream.optimize.hopping.graph import Difference, Graph, Leaf, Nested, gr
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import push_difference, push_differences
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Anti, Distinct, Except, Join, Project, Rel, Scan, Select
 from midstream.plan.expr import Call, Column, Expr, Literal
 from midstream.plan.source import Source
@@ -40,7 +40,7 @@ def same_rows(a: Rel, b: Rel, tries: int = 60) -> bool:
 
 
 def tree(graph: Graph) -> Rel:
-    return PlanGraph(Sizes(HopStatistics(), SECOND), Constants()).graph(graph)[0].ways["C"].rel
+    return PlanGraph(Sizes(Statistics(), SECOND), Constants()).graph(graph)[0].ways["C"].rel
 
 
 def soldiers(all_: bool = True, columns: tuple[str, ...] = ("x", "k")) -> Rel:

@@ -8,10 +8,10 @@ A migration between two hops is exact, so that adapting never changes an answer;
 from dataclasses import dataclass, replace
 
 from midstream.model.errors import PlanError
+from midstream.model.statistics import Statistics
 from midstream.model.time import format_duration, parse_duration
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.plan import Plan
 
 MODES, PLAN, HOP = "modes", "plan", "hop"
@@ -36,7 +36,7 @@ class Adaptation:
     least_us: int = 0
     most_us: int = 2**60
 
-    def better(self, plan: Plan, statistics: HopStatistics, constants: Constants) -> Plan | None:
+    def better(self, plan: Plan, statistics: Statistics, constants: Constants) -> Plan | None:
         """Return a plan that is worth going on with, or None."""
         if not self.kinds & {MODES, PLAN}:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.constants import load_constants
-from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.model.statistics import Statistics
 from midstream.plan.plan import Plan
 
 Event = dict[str, Any]
@@ -31,7 +31,7 @@ class HopAdviser:
         self._hops += events[0]["hops_passed"]
         self._work_s += max(e["wall_ms"] for e in events) / 1000
 
-    def advice(self, statistics: HopStatistics) -> Plan | None:
+    def advice(self, statistics: Statistics) -> Plan | None:
         """Return the plan to go on with, or None."""
         plan, hops, work_s = self._plan, self._hops, self._work_s
         if plan is None or hops < self._adaptation.every:

@@ -18,7 +18,7 @@ from midstream.engine.planning.statistics import BucketStatistics, statistics_of
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.errors import MidstreamError
-from midstream.optimize.hopping.statistics import HopStatistics
+from midstream.model.statistics import Statistics
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
 
@@ -47,7 +47,7 @@ class Planner:
         self._unread: set[str] = set()
         """Control rows that no bucket has reported."""
         self._sizes = SeenSizes()
-        self.statistics: HopStatistics | None = None
+        self.statistics: Statistics | None = None
         """What the buckets have last reported of their windows."""
 
     def plan_of(self, row: str) -> Plan:

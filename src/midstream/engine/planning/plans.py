@@ -5,9 +5,9 @@ from dataclasses import replace
 from midstream.engine.planning.constants import load_constants
 from midstream.migrate.request import AUTO, MOVING_STATE, OPTIONS, MigrationRequest
 from midstream.model.errors import PlanError
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
 from midstream.plan.spec import SAME, PlanSpec, parse_spec
@@ -20,7 +20,7 @@ AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
 def plan_hopping(
     query: Query,
     text: str | None = None,
-    statistics: HopStatistics | None = None,
+    statistics: Statistics | None = None,
     constants: Constants | None = None,
 ) -> Plan:
     """Plan a hopping query as asked, or as cheap as possible."""
@@ -33,10 +33,10 @@ def plan_hopping(
 
 
 def planned(
-    query: Query, spec: PlanSpec, statistics: HopStatistics | None = None, constants: Constants | None = None
+    query: Query, spec: PlanSpec, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> Plan:
     """Return the plan that a specification asks for, but for its hop."""
-    plan = choose(query, statistics or HopStatistics(), constants or load_constants(), spec.shape, spec.modes)
+    plan = choose(query, statistics or Statistics(), constants or load_constants(), spec.shape, spec.modes)
     return replace(plan, working=(spec.working,) * len(plan.modes))
 
 
@@ -50,7 +50,7 @@ def check_hop_request(request: MigrationRequest) -> None:
             raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
 
 
-def migrated(running: Plan, request: MigrationRequest, statistics: HopStatistics | None = None) -> Plan:
+def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | None = None) -> Plan:
     """Return the plan a migration asks for, from the one that runs."""
     check_hop_request(request)
     kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")

@@ -10,9 +10,9 @@ without that a plan would look better as soon as it does not run any more.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from midstream.model.statistics import Measured, Statistics
 from midstream.operators.hopping.node import OperatorStatistics
 from midstream.optimize.hopping.estimate import Size, Sizes, signature
-from midstream.optimize.hopping.statistics import HopStatistics, Measured
 from midstream.plan.algebra import Rel, operators
 from midstream.plan.plan import Plan
 
@@ -45,7 +45,7 @@ class SeenSizes:
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}
 
-    def see(self, plan: Plan, given: Sequence[OperatorStatistics | None], statistics: HopStatistics) -> HopStatistics:
+    def see(self, plan: Plan, given: Sequence[OperatorStatistics | None], statistics: Statistics) -> Statistics:
         """Take what the operators of a plan have given, in its order; return statistics that know of it."""
         sizes = Sizes(statistics, plan.query.every_us)
         together: dict[str, tuple[Rel, OperatorStatistics]] = {}

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.engine.planning.sizes import SeenSizes, summed
+from midstream.model.statistics import Statistics
 from midstream.operators.hopping.build import window_columns
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.node import OperatorStatistics
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.plan import Plan
 
 LOOKED_AT = 200_000
@@ -73,9 +73,9 @@ def _different(codes: npt.NDArray[np.int64]) -> int:
     return distinct_values(pa.array(np.ascontiguousarray(codes)))
 
 
-def statistics_of(plan: Plan, looks: Sequence[BucketStatistics], sizes: SeenSizes) -> HopStatistics:
+def statistics_of(plan: Plan, looks: Sequence[BucketStatistics], sizes: SeenSizes) -> Statistics:
     """Return the statistics of a query from a look at each of its buckets; sizes of operators are remembered."""
-    found = HopStatistics()
+    found = Statistics()
     for alias in looks[0].windows:
         seen = [look.windows[alias] for look in looks]
         found.window_rows[alias] = float(sum(w.rows for w in seen))

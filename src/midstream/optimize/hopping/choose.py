@@ -1,6 +1,7 @@
 """Choose the plan of a hopping query, and say what a plan costs."""
 
 from midstream.model.errors import PlanError
+from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
 from midstream.optimize.hopping.estimate import Size, Sizes
@@ -11,7 +12,6 @@ from midstream.optimize.hopping.place_differences import PlaceDifferences
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.push_down import push_down
-from midstream.optimize.hopping.statistics import HopStatistics
 from midstream.plan.algebra import Rel, operators
 from midstream.plan.modes import CICO, CIDO, DICO, DIDO
 from midstream.plan.plan import Plan
@@ -22,7 +22,7 @@ SHAPES = ("optimal", "push-down", "as-written")
 
 def choose(
     query: Query,
-    statistics: HopStatistics | None = None,
+    statistics: Statistics | None = None,
     constants: Constants | None = None,
     shape: str = "optimal",
     modes: str | tuple[str, ...] = "auto",
@@ -38,7 +38,7 @@ def choose(
         raise PlanError(f"there is no plan shape {shape!r}; the shapes are {', '.join(SHAPES)}")
     if isinstance(modes, str) and modes not in ("auto", "delta", "complete"):
         raise PlanError(f"there are no modes {modes!r}; they are auto, delta, complete, or one for each operator")
-    sizes = Sizes(statistics or HopStatistics(), query.every_us)
+    sizes = Sizes(statistics or Statistics(), query.every_us)
     best = _shaped(query, shape, sizes, constants or Constants())
     if modes == "auto":
         return Plan(query, best.rel, best.modes)
@@ -75,10 +75,10 @@ def same_modes(root: Rel, modes: str, emit: Emit) -> tuple[str, ...]:
 
 
 def costs(
-    plan: Plan, statistics: HopStatistics | None = None, constants: Constants | None = None
+    plan: Plan, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> list[tuple[Rel, str, Cost, Size]]:
     """Return every operator of a plan with its mode, what it costs per hop, and the size of its answer."""
-    sizes = Sizes(statistics or HopStatistics(), plan.query.every_us)
+    sizes = Sizes(statistics or Statistics(), plan.query.every_us)
     c, found = constants or Constants(), []
     for node, mode, way in zip(operators(plan.root), plan.modes, plan.working, strict=True):
         emitted = node is plan.root and plan.query.emit == DELTA

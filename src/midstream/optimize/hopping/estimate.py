@@ -14,6 +14,8 @@ differences pushed down.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from midstream.model.statistics import Name, Statistics
+from midstream.optimize.guesses import ByColumn, distinct_values, passing, rows_per_s, values_of, window_rows
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.graph import (
     Difference,
@@ -35,7 +37,6 @@ from midstream.optimize.hopping.graph import (
 )
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.select_below import select_below
-from midstream.optimize.hopping.statistics import HopStatistics, Name, Values, values_of
 from midstream.plan.algebra import Rel, Scan
 from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.window import RangeWindow
@@ -49,7 +50,7 @@ class Size:
     positive: float
     negative: float
     matured: float
-    distinct: Values = field(default_factory=dict, compare=False)
+    distinct: ByColumn = field(default_factory=dict, compare=False)
     """Different values of its columns."""
 
     @property
@@ -82,7 +83,7 @@ def _part(some: float, of: float) -> float:
     return min(1.0, some / of) if of > 0 else 0.0
 
 
-def sized(complete: float, old: float, unmatured: float, staying: float, distinct: Values) -> Size:
+def sized(complete: float, old: float, unmatured: float, staying: float, distinct: ByColumn) -> Size:
     """Return a size from the parts of its rows that stay."""
     taken_back = max(0.0, unmatured - staying)
     return Size(complete, complete * (1 - old), complete * taken_back, complete * (1 - unmatured), distinct)
@@ -91,7 +92,7 @@ def sized(complete: float, old: float, unmatured: float, staying: float, distinc
 class Sizes:
     """Sizes of the operators of trees, and of graphs, for one hop length."""
 
-    def __init__(self, statistics: HopStatistics, hop_us: int) -> None:
+    def __init__(self, statistics: Statistics, hop_us: int) -> None:
         self.statistics = statistics
         self.hop_us = hop_us
         self._of_tree: dict[int, tuple[Rel, Size]] = {}
@@ -150,7 +151,7 @@ class Sizes:
         size = self.part(part)
         passed, few = 1.0, dict(size.distinct)
         for conjunct in conjuncts:
-            part_passed = self.statistics.passing(conjunct, size.distinct)
+            part_passed = passing(self.statistics, conjunct, size.distinct)
             passed *= part_passed
             names = {(c.alias, c.name) for c in columns(conjunct)}
             if len(names) == 1:
@@ -180,7 +181,7 @@ class Sizes:
 
     def joined(self, sizes: Sequence[Size], conjuncts: Iterable[Expr], everything: Sequence[Size]) -> Size:
         """Return the size of a join of sizes; `everything`: all that is joined further up, whose columns are known."""
-        distinct: Values = {}
+        distinct: ByColumn = {}
         for size in everything:
             distinct.update(size.distinct)
         rows, old, unmatured, staying = 1.0, 1.0, 1.0, 1.0
@@ -189,7 +190,7 @@ class Sizes:
             unmatured, staying = unmatured * size.unmatured, staying * size.staying
         return sized(rows * self.passing(conjuncts, distinct), old, unmatured, staying, distinct)
 
-    def passing(self, conjuncts: Iterable[Expr], distinct: Values) -> float:
+    def passing(self, conjuncts: Iterable[Expr], distinct: ByColumn) -> float:
         """Return the part of all combinations that pass conditions; equalities that follow from others pass all."""
         passed = 1.0
         above: dict[Name, Name] = {}
@@ -206,7 +207,7 @@ class Sizes:
                 if a == b:
                     continue
                 above[a] = b
-            passed *= self.statistics.passing(conjunct, distinct)
+            passed *= passing(self.statistics, conjunct, distinct)
         return passed
 
     def without(self, left: Size, anti: Without) -> Size:
@@ -236,9 +237,9 @@ class Sizes:
         return Size(found.complete, came, went, ended, size.distinct)
 
     def _scan(self, scan: Scan) -> Size:
-        rows, window = self.statistics.rows(scan), scan.source.window
-        coming = min(rows, self.statistics.rate(scan) * self.hop_us / 1e6)
-        distinct = {(c.alias, c.name): self.statistics.values(c) for c in scan.columns}
+        rows, window = window_rows(self.statistics, scan), scan.source.window
+        coming = min(rows, rows_per_s(self.statistics, scan) * self.hop_us / 1e6)
+        distinct = {(c.alias, c.name): distinct_values(self.statistics, c) for c in scan.columns}
         if isinstance(window, RangeWindow):
             return Size(rows, coming, 0.0, coming, distinct)
         # Rows go when others come, which nobody knows beforehand: they are taken back.
@@ -329,14 +330,14 @@ def _union(part: UnionOf, left: Size, right: Size) -> Size:
         left.negative + right.negative,
         left.matured + right.matured,
     )
-    distinct: Values = {}
+    distinct: ByColumn = {}
     for column, a, b in zip(part.columns, part.left.columns, part.right.columns, strict=True):
         both = (left.distinct.get((a.alias, a.name), 1.0), right.distinct.get((b.alias, b.name), 1.0))
         distinct[(column.alias, column.name)] = max(both)
     return Size(*sums, distinct)
 
 
-def signature(rel: Rel, statistics: HopStatistics) -> str:
+def signature(rel: Rel, statistics: Statistics) -> str:
     """Write what a tree gives in one line, the same for every join order and every place of a difference."""
     graph = push_differences(graph_of(rel))
     if graph.distinct:
