@@ -13,7 +13,7 @@ import midstream as ms
 from midstream.model.statistics import Statistics, Values
 from midstream.optimize.join_cost import JoinCost
 from midstream.optimize.order_joins import FEWEST_ROWS, cheapest_tree, order_joins, written_order
-from midstream.optimize.subsets import MOST_PARTS
+from midstream.optimize.search import MOST_PARTS
 from midstream.plan.plan import Plan
 from midstream.plan.tree import Pair, Tree, leaves, tree_text
 

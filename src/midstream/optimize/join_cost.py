@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from midstream.model.statistics import Statistics, Values
 from midstream.optimize.guesses import COMPARED, DISTINCT
-from midstream.optimize.subsets import bits_of, members
+from midstream.optimize.search import bits_of, members
 from midstream.plan.expr import aliases
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates

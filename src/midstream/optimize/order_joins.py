@@ -1,14 +1,10 @@
-"""Choose a join order: the cheapest tree by what is known of the rows, or the written order where nothing is.
+"""Choose a join order: the cheapest tree by what is known of the rows, or the written order where nothing is."""
 
-Dynamic programming over sets of streams, bushy trees included; above MOST_PARTS streams greedily: again and again the
-two trees whose join is cheapest.
-"""
-
-from itertools import combinations
+from collections.abc import Iterable
 
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
-from midstream.optimize.subsets import MOST_PARTS, splits, subsets
+from midstream.optimize.search import Split, search
 from midstream.plan.expr import aliases
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates, classify
@@ -41,24 +37,16 @@ def can_choose(query: Query) -> bool:
 
 def cheapest_tree(cost: JoinCost) -> Tree:
     """Return the cheapest tree of all streams."""
-    count = len(cost.names)
     best: dict[int, tuple[float, Tree]] = {1 << n: (0.0, name) for n, name in enumerate(cost.names)}
-    top = (1 << count) - 1
-    if count > MOST_PARTS:
-        return _greedily(cost, best, top)
-    for parts in subsets(count):
-        own = {(a, b): best[a][0] + best[b][0] + cost.join(a, b, top) for a, b in splits(parts)}
+    top = (1 << len(cost.names)) - 1
+
+    def build(parts: int, ways: Iterable[Split]) -> None:
+        own = {(a, b): best[a][0] + best[b][0] + cost.join(a, b, top) for a, b in ways}
         a, b = min(own, key=lambda split: own[split])
         best[parts] = own[a, b], Pair(best[a][1], best[b][1])
+
+    search(len(cost.names), build, lambda a, b: cost.join(a, b, top))
     return best[top][1]
-
-
-def _greedily(cost: JoinCost, trees: dict[int, tuple[float, Tree]], top: int) -> Tree:
-    while len(trees) > 1:
-        a, b = min(combinations(sorted(trees), 2), key=lambda pair: (cost.join(pair[0], pair[1], top), pair))
-        (paid, left), (also, right) = trees.pop(a), trees.pop(b)
-        trees[a | b] = paid + also + cost.join(a, b, top), Pair(left, right)
-    return trees[top][1]
 
 
 def written_order(query: Query, predicates: Predicates) -> Tree:

@@ -12,8 +12,6 @@ from midstream.optimize.hopping.graph import (
     Difference,
     Graph,
     GroupOf,
-    Leaf,
-    Nested,
     Part,
     UnionOf,
     Without,
@@ -35,6 +33,7 @@ from midstream.plan.algebra import (
     Join,
     Project,
     Rel,
+    Scan,
     Select,
     Union,
     inputs,
@@ -137,8 +136,8 @@ def _inside(part: Part, set_here: bool, fresh: Fresh) -> Iterator[Part]:
         case UnionOf(left, right):
             yield from (replace(part, left=g) for g in moved_once(left, set_here, fresh))
             yield from (replace(part, right=g) for g in moved_once(right, set_here, fresh))
-        case Nested(graph):
-            yield from (Nested(g) for g in moved_once(graph, set_here, fresh) if g.distinct)
+        case Graph():
+            yield from (g for g in moved_once(part, set_here, fresh) if g.distinct)
 
 
 class _Trees:
@@ -168,10 +167,10 @@ class _Trees:
 
     def part(self, part: Part) -> list[Rel]:
         match part:
-            case Leaf(scan):
-                return [scan]
-            case Nested(graph):
-                return self.graph(graph, ordered=False)
+            case Scan():
+                return [part]
+            case Graph():
+                return self.graph(part, ordered=False)
             case GroupOf(child, alias, keys, aggregates):
                 return [Group(r, alias, keys, aggregates) for r in self.graph(child, ordered=False)]
             case UnionOf(left, right, names):

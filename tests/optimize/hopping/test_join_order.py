@@ -11,8 +11,8 @@ from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.hopping.order_joins_with_modes import MOST_PARTS
 from midstream.optimize.hopping.push_down import push_down
+from midstream.optimize.search import MOST_PARTS
 from midstream.plan.algebra import Join, Rel, operators
 from midstream.plan.query import COMPLETE, DELTA
 

@@ -11,7 +11,7 @@ from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
-from midstream.optimize.hopping.graph import Difference, Graph, Leaf, Nested, graph_of
+from midstream.optimize.hopping.graph import Difference, Graph, graph_of
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import push_difference, push_differences
@@ -54,8 +54,8 @@ def soldiers(all_: bool = True, columns: tuple[str, ...] = ("x", "k")) -> Rel:
 def test_what_both_sides_join_is_joined_once() -> None:
     graph = push_differences(graph_of(soldiers()))
     leaf, difference = graph.parts
-    assert isinstance(leaf, Leaf)
-    assert leaf.scan.source.alias == "gps"
+    assert isinstance(leaf, Scan)
+    assert leaf.source.alias == "gps"
     assert isinstance(difference, Difference)
     assert [c.alias for c in (*difference.columns, *difference.right.columns)] == ["healthy", "low"]
     assert [str(c) for c in graph.columns] == ["p.c0", "p.c1"]
@@ -64,8 +64,8 @@ def test_what_both_sides_join_is_joined_once() -> None:
 
 def test_sets_are_made_sets_again_above_the_join() -> None:
     graph = push_differences(graph_of(soldiers(all_=False)))
-    assert isinstance(graph.parts[0], Nested)
-    assert graph.parts[0].graph.distinct
+    assert isinstance(graph.parts[0], Graph)
+    assert graph.parts[0].distinct
     assert same_rows(soldiers(all_=False), tree(graph))
 
 

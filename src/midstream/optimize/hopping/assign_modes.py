@@ -15,15 +15,16 @@ from midstream.plan.query import DELTA, Emit
 
 
 @dataclass(frozen=True)
-class Assigned:
-    """What the operators of a tree cost together, and their modes in the order of `operators`."""
+class Planned:
+    """A tree with the modes of its operators, in the order of `operators`, and what they cost together per hop."""
 
     cost: float
+    rel: Rel
     modes: tuple[str, ...]
 
 
-Best = dict[str, Assigned]
-"""The cheapest modes that give a delta ("D") and that give the complete relation ("C")."""
+Ways = dict[str, Planned]
+"""The cheapest tree that gives a delta ("D") and the cheapest that gives the complete relation ("C")."""
 
 
 def assign_modes(
@@ -32,23 +33,23 @@ def assign_modes(
     sizes: Sizes,
     constants: Constants,
     working: tuple[str, ...] = (),
-) -> Assigned:
-    """Return the cheapest modes of a tree that gives what is emitted."""
+) -> Planned:
+    """Return a tree with the cheapest modes that give what is emitted."""
     ways = list(working) or [WINDOW for _ in operators(root)]
     number = iter(range(len(ways)))
     best = _best(root, sizes, constants, lambda: ways[next(number)], emit == DELTA)
     return best["D" if emit == DELTA else "C"]
 
 
-def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str], emitted: bool = False) -> Best:
+def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str], emitted: bool = False) -> Ways:
     if isinstance(rel, Scan):
-        return {"D": Assigned(0.0, ()), "C": Assigned(0.0, ())}
+        return dict.fromkeys("DC", Planned(0.0, rel, ()))
     below = [_best(child, sizes, constants, next_way) for child in inputs(rel)]
     way = next_way()
-    best: Best = {}
+    best: Ways = {}
     for mode in MODES:
         reading = [b[mode[0]] for b in below]
         total = cost(rel, mode, way, sizes, constants, emitted).total + sum(r.cost for r in reading)
         if mode[2] not in best or total < best[mode[2]].cost:
-            best[mode[2]] = Assigned(total, (*(m for r in reading for m in r.modes), mode))
+            best[mode[2]] = Planned(total, rel, (*(m for r in reading for m in r.modes), mode))
     return best

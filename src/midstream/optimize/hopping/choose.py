@@ -2,12 +2,11 @@
 
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics
-from midstream.optimize.hopping.assign_modes import assign_modes
+from midstream.optimize.hopping.assign_modes import Planned, assign_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
 from midstream.optimize.hopping.estimate import Size, Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
-from midstream.optimize.hopping.order_joins_with_modes import Planned
 from midstream.optimize.hopping.place_differences import PlaceDifferences
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.push_difference import push_differences
@@ -48,8 +47,7 @@ def choose(
 
 def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants) -> Planned:
     root, emit = query.root, query.emit
-    assigned = assign_modes(root, emit, sizes, constants)
-    written = Planned(assigned.cost, root, assigned.modes)
+    written = assign_modes(root, emit, sizes, constants)
     if shape == "as-written":
         return written
     if shape == "push-down":

@@ -112,20 +112,10 @@ def operator_name(node: Rel) -> str:
     """Return what an operator is called when it is measured."""
     match node:
         case Except(all=of_bags):
-            return difference_name(of_bags)
+            return DIFFERENCE_OF_BAGS if of_bags else DIFFERENCE
         case Group(aggregates=aggregates):
-            return group_name(aggregates)
+            return GROUP if all(a.exact for a in aggregates) else GROUP_ANEW
     return {Join: JOIN, Anti: ANTI, Union: UNION, Select: SELECT, Project: PROJECT, Distinct: DISTINCT}[type(node)]
-
-
-def difference_name(of_bags: bool) -> str:
-    """Return what a difference is called."""
-    return DIFFERENCE_OF_BAGS if of_bags else DIFFERENCE
-
-
-def group_name(aggregates: Sequence[Aggregate]) -> str:
-    """Return what a group-by is called: one whose counts and sums are kept, or one that is computed anew."""
-    return GROUP if all(a.exact for a in aggregates) else GROUP_ANEW
 
 
 @dataclass(frozen=True)
@@ -166,44 +156,47 @@ class Cost:
 
 def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants, emitted: bool = False) -> Cost:
     """Return what an operator costs per hop; `emitted`: its deltas are what the query gives."""
-    c = constants.of(operator_name(node))
     below = inputs(node)
     parts = [sizes.of(b) for b in below]
     given = sizes.of(node)
     delta = mode[0] == "D"
-    own = _own(node, delta, parts, given, sizes, c)
+    own = own_cost(node, delta, parts, given, sizes, constants)
     for child, size in zip(below, parts, strict=True):
         if isinstance(child, Scan):
             own += read_cost(delta, size, constants)
     if delta and working == TUPLE:
-        own += _flips(node, parts, given, c)
+        own += _flips(node, parts, given, constants.of(operator_name(node)))
     if emitted:
         own += emission_cost(mode, given, constants)
     return own + conversion_cost(mode, given, constants)
 
 
-def _own(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
+def own_cost(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
+    """Return what it costs an operator to compute its answer from inputs of given sizes, deltas or complete."""
+    c = constants.of(operator_name(node))
+    read = sum(s.delta if delta else s.complete for s in below)
     match node, below:
         case Join(left, right, conjuncts), (a, b):
             rest = [c for c in conjuncts if not is_key(c, set(left.columns), set(right.columns))]
             passed = sizes.passing(rest, {**a.distinct, **b.distinct})
-            return join_cost(delta, a, b, out, len(rest), passed, constants)
+            return join_cost(delta, a, b, out, len(rest), passed, c)
         case Anti(left, right, conjuncts), (a, b):
             keys = [c for c in conjuncts if is_key(c, set(left.columns), set(right.columns))]
             pairs = sizes.passing(keys, {**a.distinct, **b.distinct})
-            return anti_cost(delta, a, b, out, len(conjuncts) - len(keys), pairs, constants)
+            return anti_cost(delta, a, b, out, len(conjuncts) - len(keys), pairs, c)
         case Except(), (a, b):
-            return except_cost(delta, a, b, out, constants)
-        case Union(), (a, b):
-            return union_cost(delta, a, b, constants)
-        case Select(_, conjuncts), (a,):
-            return select_cost(delta, a, len(conjuncts), constants)
-        case Project(), (a,):
-            return project_cost(delta, a, constants)
+            return _except_cost(delta, a, b, out, c)
         case Distinct(), (a,):
-            return distinct_cost(delta, a, out, constants)
+            # A set is a difference with nothing on the right.
+            return _except_cost(delta, a, Size(0.0, 0.0, 0.0, 0.0), out, c)
         case Group(_, _, _, aggregates), (a,):
-            return group_cost(delta, a, out, aggregates, constants)
+            return _group_cost(delta, a, out, aggregates, c)
+        case Union(), _:
+            return Cost(c.fixed, evaluate=c.union * read)
+        case Select(_, conjuncts), _:
+            return Cost(c.fixed, evaluate=c.select * len(conjuncts) * read)
+        case Project(), _:
+            return Cost(c.fixed, evaluate=c.project * read)
     return Cost()
 
 
@@ -287,7 +280,7 @@ def anti_cost(delta: bool, a: Size, b: Size, out: Size, tests: int, pairs: float
     return Cost(c.fixed, insert=c.build * b.complete, probe=probe, concatenate=seen, evaluate=copied)
 
 
-def except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
+def _except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
     """Return the cost of a difference: numbers by value, which are kept, or counted anew."""
     if delta:
         over = sum(c.ended * s.matured + c.scan * s.complete for s in (a, b))
@@ -298,30 +291,10 @@ def except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost:
     return Cost(c.fixed, insert=c.compare * (a.complete + b.complete), evaluate=c.copy * out.complete)
 
 
-def distinct_cost(delta: bool, a: Size, out: Size, c: Constants) -> Cost:
-    """Return the cost of making a set, which is a difference with nothing on the right."""
-    return except_cost(delta, a, Size(0.0, 0.0, 0.0, 0.0), out, c)
-
-
-def union_cost(delta: bool, a: Size, b: Size, c: Constants) -> Cost:
-    """Return the cost of handing over the tuples of both sides."""
-    return Cost(c.fixed, evaluate=c.union * (a.delta + b.delta if delta else a.complete + b.complete))
-
-
-def select_cost(delta: bool, a: Size, conditions: int, c: Constants) -> Cost:
-    """Return the cost of testing tuples."""
-    return Cost(c.fixed, evaluate=c.select * conditions * (a.delta if delta else a.complete))
-
-
-def project_cost(delta: bool, a: Size, c: Constants) -> Cost:
-    """Return the cost of making tuples."""
-    return Cost(c.fixed, evaluate=c.project * (a.delta if delta else a.complete))
-
-
-def group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate], c: Constants) -> Cost:
+def _group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate], c: Constants) -> Cost:
     """Return the cost of groups: with deltas counts and sums are kept, or the groups that change are computed anew."""
     work = c.group * max(len(aggregates), 1)
-    if delta and group_name(aggregates) == GROUP:
+    if delta and all(a.exact for a in aggregates):
         counted = work * (a.delta + a.matured)
         return Cost(
             c.fixed,

@@ -21,8 +21,6 @@ from midstream.optimize.hopping.graph import (
     Difference,
     Graph,
     GroupOf,
-    Leaf,
-    Nested,
     Outputs,
     Part,
     UnionOf,
@@ -168,14 +166,14 @@ class Sizes:
 
     def _part(self, part: Part) -> Size:
         match part:
-            case Leaf(scan):
-                return self._scan(scan)
+            case Scan():
+                return self._scan(part)
             case GroupOf(child):
                 return self._groups(part, self.graph(child))
             case UnionOf(left, right):
                 return _union(part, self.graph(left), self.graph(right))
-            case Nested(graph):
-                return self.graph(graph)
+            case Graph():
+                return self.graph(part)
             case Difference():
                 return self._difference(part)
 

@@ -1,7 +1,7 @@
 """The extended join graph of a tree: what is joined, by which conditions, without what, and what is given of it.
 
     Graph   outputs ◀── parts joined under conjuncts, less those with a partner in an anti-join's right side
-    part    Leaf (a scan) | GroupOf | UnionOf | Difference of two graphs | Nested (a graph made a set)
+    part    a scan | GroupOf | UnionOf | Difference of two graphs | a graph that is made a set before it is joined
 
 A graph says nothing about join order and about where anti-joins stand; projections inside are put into the expressions.
 """
@@ -14,18 +14,6 @@ from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project,
 from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
 
 Outputs = tuple[tuple[Column, Expr], ...]
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A scan."""
-
-    scan: Scan
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Return the columns that are read."""
-        return self.scan.columns
 
 
 @dataclass(frozen=True)
@@ -73,21 +61,6 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Nested:
-    """A graph whose answer is made a set before it is joined."""
-
-    graph: "Graph"
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Return what the graph gives."""
-        return self.graph.columns
-
-
-Part = Leaf | GroupOf | UnionOf | Difference | Nested
-
-
-@dataclass(frozen=True)
 class Without:
     """An anti-join: rows with a partner in `right` are left out."""
 
@@ -100,7 +73,7 @@ class Graph:
     """Parts, all joined. `distinct`: each different row of the answer is given once."""
 
     outputs: Outputs
-    parts: tuple[Part, ...]
+    parts: tuple["Part", ...]
     conjuncts: tuple[Expr, ...] = ()
     antis: tuple[Without, ...] = ()
     distinct: bool = False
@@ -113,6 +86,9 @@ class Graph:
     def owners(self) -> dict[Column, int]:
         """Return the number of the part that gives a column."""
         return {c: i for i, part in enumerate(self.parts) for c in part.columns}
+
+
+Part = Scan | GroupOf | UnionOf | Difference | Graph
 
 
 def reads(owners: dict[Column, int], exprs: Iterable[Expr]) -> frozenset[int]:
@@ -157,9 +133,9 @@ def _flat(rel: Rel) -> Flat:
             own = [substituted(c, exprs) for c in conjuncts]
             return exprs, parts, conditions, [*antis, Without(graph_of(right), tuple(own))]
         case Scan():
-            part: Part = Leaf(rel)
+            part: Part = rel
         case Distinct():
-            part = Nested(graph_of(rel))
+            part = graph_of(rel)
         case Group(child, alias, keys, aggregates):
             part = grouped(graph_of(child), alias, keys, aggregates)
         case Union(left, right, names):
@@ -184,31 +160,36 @@ def substituted(expr: Expr, by: dict[Column, Expr]) -> Expr:
     return replace_columns(expr, lambda c: by.get(c, c))
 
 
-def spliced(graph: Graph, number: int, inner: Graph) -> Graph:
-    """Put the parts of an inner graph, which is no set, in the place of a part with the same columns."""
-    by = dict(inner.outputs)
+def over_parts(graph: Graph, parts: Iterable[Part], by: dict[Column, Expr]) -> Graph:
+    """Return a graph over other parts, from which the columns it reads are computed."""
     return Graph(
         tuple((c, substituted(e, by)) for c, e in graph.outputs),
-        (*graph.parts[:number], *inner.parts, *graph.parts[number + 1 :]),
-        tuple(dict.fromkeys([*(substituted(c, by) for c in graph.conjuncts), *inner.conjuncts])),
-        (*(Without(a.right, tuple(substituted(c, by) for c in a.conjuncts)) for a in graph.antis), *inner.antis),
+        tuple(parts),
+        tuple(substituted(c, by) for c in graph.conjuncts),
+        tuple(Without(a.right, tuple(substituted(c, by) for c in a.conjuncts)) for a in graph.antis),
         graph.distinct,
     )
 
 
-def aliases_of(what: "Part | Graph") -> tuple[str, ...]:
+def spliced(graph: Graph, number: int, inner: Graph) -> Graph:
+    """Put the parts of an inner graph, which is no set, in the place of a part with the same columns."""
+    parts = (*graph.parts[:number], *inner.parts, *graph.parts[number + 1 :])
+    found = over_parts(graph, parts, dict(inner.outputs))
+    conjuncts = tuple(dict.fromkeys([*found.conjuncts, *inner.conjuncts]))
+    return replace(found, conjuncts=conjuncts, antis=(*found.antis, *inner.antis))
+
+
+def aliases_of(what: Part) -> tuple[str, ...]:
     """Return every alias that names columns in something, in reading order."""
     match what:
-        case Leaf(scan):
-            found = [scan.source.alias]
+        case Scan(source):
+            found = [source.alias]
         case GroupOf(child, alias):
             found = [*aliases_of(child), alias]
         case UnionOf(left, right, names):
             found = [*aliases_of(left), *aliases_of(right), *(c.alias for c in names)]
         case Difference(left, right):
             found = [*aliases_of(left), *aliases_of(right)]
-        case Nested(graph):
-            found = [*aliases_of(graph)]
         case Graph(outputs, parts, _, antis):
             inner = (*parts, *(a.right for a in antis))
             found = [a for i in inner for a in aliases_of(i)] + [c.alias for c, _ in outputs]
@@ -267,8 +248,8 @@ def block_text(
 def part_text(part: Part, known_as: Known = str) -> str:
     """Write a part in one line."""
     match part:
-        case Leaf(scan):
-            return known_as(scan.source.alias)
+        case Scan(source):
+            return known_as(source.alias)
         case GroupOf(child, alias, keys, aggregates):
             own = [*(_expr_text(k, known_as) for k in keys), *map(str, aggregates)]
             return f"(group {known_as(alias)}: {', '.join(own)} of {graph_text(child, known_as)})"
@@ -280,8 +261,8 @@ def part_text(part: Part, known_as: Known = str) -> str:
             given = [", ".join(side) for side in zip(*pairs, strict=True)]
             sides = f"({given[0]} of {_rows_text(left, known_as)}) ({given[1]} of {_rows_text(right, known_as)})"
             return f"(except{'-all' if all_ else ''} {sides})"
-        case Nested(graph):
-            return graph_text(graph, known_as)
+        case Graph():
+            return graph_text(part, known_as)
 
 
 def _expr_text(expr: Expr, known_as: Known) -> str:

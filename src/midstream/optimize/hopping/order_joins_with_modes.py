@@ -1,35 +1,21 @@
 """Order joins with modes: the cheapest join tree of a graph's parts, its anti-joins placed, its modes assigned.
 
-Dynamic programming over sets of parts. For every set, and every set of anti-joins already done on it, the cheapest
-tree that gives a delta and the cheapest that gives the complete relation are kept; trees may be bushy. Sets that no
-condition holds together are joined only when there is no other way. Above MOST_PARTS parts, greedily: again and again
-the two trees whose join is smallest.
+For every set of parts, and every set of anti-joins already done on it, the cheapest tree that gives a delta and the
+cheapest that gives the complete relation are kept. Sets that no condition holds together are joined only when there is
+no other way. Greedily, the two trees whose join is smallest are joined.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
+from midstream.optimize.hopping.assign_modes import Planned, Ways
 from midstream.optimize.hopping.cost import ANTI, JOIN, Constants, anti_cost, conversion_cost, is_key, join_cost
 from midstream.optimize.hopping.estimate import Size, Sizes, across
 from midstream.optimize.hopping.graph import Graph, reads
-from midstream.optimize.subsets import MOST_PARTS, bits_of, splits, subsets
+from midstream.optimize.search import Split, bits_of, members, search
 from midstream.plan.algebra import Anti, Join, Rel
 from midstream.plan.expr import Call, Column, Expr
 from midstream.plan.modes import MODES
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A tree with the modes of its operators and what they cost together per hop."""
-
-    cost: float
-    rel: Rel
-    modes: tuple[str, ...]
-
-
-Ways = dict[str, Planned]
-"""The cheapest tree that gives a delta ("D") and the cheapest that gives the complete relation ("C")."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,6 @@ class OrderJoins:
         self.conjuncts = [(bits_of(reads(owners, [c])), c, _sides(c, owners)) for c in across(graph)]
         self.antis = [bits_of(reads(owners, a.conjuncts)) or 1 for a in graph.antis]
         self.distinct = {name: d for size, _ in parts for name, d in size.distinct.items()}
-        self._joined: dict[int, Size] = {}
         self._size: dict[_State, Size] = {}
         self._passing: dict[tuple[Expr, ...], float] = {}
         self.best: dict[_State, dict[str, _Step]] = {}
@@ -77,18 +62,9 @@ class OrderJoins:
         for number, (_, ways) in enumerate(self.parts):
             self.best[(1 << number, 0)] = {give: _Step(way.cost) for give, way in ways.items()}
             self._without(1 << number)
-        if len(self.parts) > MOST_PARTS:
-            self._greedily()
-        else:
-            for parts in self._sets():
-                self._join(parts)
-                self._without(parts)
+        search(len(self.parts), self._build, self._rank, self._together)
         done = (everything, (1 << len(self.antis)) - 1)
         return {give: self._planned(done, give) for give in "DC"}
-
-    def _sets(self) -> Iterator[int]:
-        """Return the sets of parts that may be joined, small ones first."""
-        return (parts for parts in subsets(len(self.parts)) if self._together(parts))
 
     def _together(self, parts: int) -> bool:
         """Tell whether conditions hold parts together, or else they are all that conditions hold together."""
@@ -108,12 +84,19 @@ class OrderJoins:
     def _closed(self, parts: int) -> bool:
         return all(bits & parts in (0, bits) for bits, _, _ in self.conjuncts)
 
-    def _join(self, parts: int) -> None:
-        """Find the cheapest last join of a set of parts, for every set of anti-joins done below it."""
-        for left, right in splits(parts):
+    def _build(self, parts: int, ways: Iterable[Split]) -> None:
+        """Find the cheapest last operator of a set of parts, for every set of anti-joins done by then."""
+        for left, right in ways:
             for a in self._starts(left):
                 for b in self._starts(right):
                     self._try_join(a, b)
+        self._without(parts)
+
+    def _rank(self, a: int, b: int) -> tuple[bool, float]:
+        """Rank a join of two sets: those that a condition holds together first, by the size of what is left."""
+        linked = any(bits & a and bits & b for bits, _, _ in self.conjuncts) and self._together(a | b)
+        done = max(s[1] for s in self._starts(a)) | max(s[1] for s in self._starts(b))
+        return not linked, self.size((a | b, done)).complete
 
     def _starts(self, parts: int) -> list[_State]:
         """Return the states of a set of parts that are joined further."""
@@ -186,7 +169,7 @@ class OrderJoins:
         return found
 
     def _sized(self, parts: int, done: int) -> Size:
-        chosen = [i for i in range(len(self.parts)) if parts >> i & 1]
+        chosen = members(parts)
         conjuncts = [c for bits, c, _ in self.conjuncts if bits & ~parts == 0]
         sizes = [self.parts[i][0] for i in chosen]
         size = sizes[0] if len(chosen) == 1 else self.sizes.joined(sizes, conjuncts, [s for s, _ in self.parts])
@@ -197,24 +180,6 @@ class OrderJoins:
             return size
         within = [c for c in self.graph.conjuncts if bits_of(reads(self.graph.owners(), [c])) & ~parts == 0]
         return self.sizes.seen(size, [self.graph.parts[i] for i in chosen], within, antis)
-
-    def _greedily(self) -> None:
-        """Join the two trees whose join is smallest until one is left, anti-joins as soon as they can be done."""
-        trees = [self._furthest(1 << i) for i in range(len(self.parts))]
-        while len(trees) > 1:
-            pairs = list(combinations(trees, 2))
-            held = [(a, b) for a, b in pairs if self._together(a[0] | b[0]) and self._linked(a[0], b[0])] or pairs
-            a, b = min(held, key=lambda p: self.size((p[0][0] | p[1][0], p[0][1] | p[1][1])).complete)
-            self._try_join(a, b)
-            self._without(a[0] | b[0])
-            trees = [t for t in trees if t not in (a, b)] + [self._furthest(a[0] | b[0])]
-
-    def _furthest(self, parts: int) -> _State:
-        """Return the state of a set of parts in which most anti-joins are done."""
-        return max((s for s in self.best if s[0] == parts), key=lambda s: s[1].bit_count())
-
-    def _linked(self, a: int, b: int) -> bool:
-        return any(bits & a and bits & b for bits, _, _ in self.conjuncts)
 
     def _planned(self, state: _State, give: str) -> Planned:
         """Build the cheapest tree of a state."""

@@ -6,7 +6,7 @@ DISTINCT π[p.a := s.x](S)                 =  π[p.a := s.x](DISTINCT S)
 
 from dataclasses import replace
 
-from midstream.optimize.hopping.graph import Difference, Graph, Nested, Outputs, Part, Without, spliced, substituted
+from midstream.optimize.hopping.graph import Difference, Graph, Outputs, Part, over_parts, spliced
 from midstream.plan.expr import Column, Expr
 
 
@@ -14,21 +14,15 @@ def plain_names(graph: Graph) -> Graph:
     """Return a graph whose differences and sets do not rename columns; what reads them does."""
     by: dict[Column, Expr] = {}
     parts = [_plain_part(p, by) for p in graph.parts]
-    return Graph(
-        tuple((c, substituted(e, by)) for c, e in graph.outputs),
-        tuple(parts),
-        tuple(substituted(c, by) for c in graph.conjuncts),
-        tuple(Without(a.right, tuple(substituted(c, by) for c in a.conjuncts)) for a in graph.antis),
-        graph.distinct,
-    )
+    return over_parts(graph, parts, by)
 
 
 def _plain_part(part: Part, by: dict[Column, Expr]) -> Part:
     """Return a part that does not rename; note what its columns are called now."""
-    if isinstance(part, Nested):
-        given = _plain(part.graph.outputs)
-        by.update({c: n for (c, _), (n, _) in zip(part.graph.outputs, given, strict=True)})
-        return Nested(replace(part.graph, outputs=given))
+    if isinstance(part, Graph):
+        given = _plain(part.outputs)
+        by.update({c: n for (c, _), (n, _) in zip(part.outputs, given, strict=True)})
+        return replace(part, outputs=given)
     if not isinstance(part, Difference):
         return part
     left, right = _plain(part.left.outputs), _plain(part.right.outputs)
@@ -53,6 +47,6 @@ def rename_below(graph: Graph) -> Graph | None:
     if len(graph.parts) != 1 or graph.conjuncts or graph.antis:
         return None
     part = graph.parts[0]
-    if not isinstance(part, Nested) or not set(part.columns) <= {e for _, e in graph.outputs}:
+    if not isinstance(part, Graph) or not set(part.columns) <= {e for _, e in graph.outputs}:
         return None
-    return replace(spliced(graph, 0, part.graph), distinct=True)
+    return replace(spliced(graph, 0, part), distinct=True)

@@ -11,42 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-from midstream.optimize.hopping.assign_modes import assign_modes
-from midstream.optimize.hopping.cost import (
-    DISTINCT,
-    PROJECT,
-    SELECT,
-    UNION,
-    Constants,
-    Cost,
-    conversion_cost,
-    difference_name,
-    distinct_cost,
-    except_cost,
-    group_cost,
-    group_name,
-    project_cost,
-    read_cost,
-    select_cost,
-    union_cost,
-)
+from midstream.optimize.hopping.assign_modes import Planned, Ways, assign_modes
+from midstream.optimize.hopping.cost import Constants, conversion_cost, own_cost, read_cost
 from midstream.optimize.hopping.estimate import Size, Sizes
-from midstream.optimize.hopping.graph import (
-    Difference,
-    Graph,
-    GroupOf,
-    Leaf,
-    Nested,
-    Part,
-    UnionOf,
-    Without,
-    alone,
-    reads,
-)
-from midstream.optimize.hopping.order_joins_with_modes import OrderJoins, Planned, Ways
+from midstream.optimize.hopping.graph import Difference, Graph, GroupOf, Part, UnionOf, Without, alone, reads
+from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import Column, Expr, columns
-from midstream.plan.modes import MODES
+from midstream.plan.modes import CICO, CIDO, DICO, DIDO
 from midstream.plan.query import DELTA, Emit
 
 Places = Callable[[Graph, bool], Iterable[Graph]]
@@ -95,8 +67,8 @@ class PlanGraph:
         if emit != DELTA:
             return min((p.ways["C"] for p in planned), key=lambda p: p.cost)
         trees = {id(rel): rel for p in planned for rel in (p.ways["D"].rel, p.ways["C"].rel)}
-        assigned = [(assign_modes(rel, emit, self.sizes, self.constants), rel) for rel in trees.values()]
-        return min((Planned(a.cost, rel, a.modes) for a, rel in assigned), key=lambda p: p.cost)
+        assigned = [assign_modes(rel, emit, self.sizes, self.constants) for rel in trees.values()]
+        return min(assigned, key=lambda p: p.cost)
 
     def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[PlannedGraph]:
         """Return the cheapest plans of a graph. `ordered`: its columns are read by position."""
@@ -123,22 +95,16 @@ class PlanGraph:
         graph = replace(graph, parts=tuple(p.part for p in parts), antis=antis)
         narrow = narrowed(graph) if ordered or graph.distinct else None
         if narrow is not None:
-            parts = [PlannedPart(narrow, _over(parts[0].ways, narrow.scan))]
+            parts = [PlannedPart(narrow, {give: replace(way, rel=narrow) for give, way in parts[0].ways.items()})]
             graph = replace(graph, parts=(narrow,))
         joined = self._joined(graph, parts, rights)
         inside = replace(graph, distinct=False)
         size = self.sizes.graph(inside)
         if narrow is None and projects(graph, ordered):
-            outputs = graph.outputs
-            c = self.constants.of(PROJECT)
-            own = [project_cost(d, size, c) for d in (True, False)]
-            joined = self._cheapest([joined], own, size, lambda rel: Project(rel, outputs))
+            joined = self._over([(size, joined)], size, partial(Project, outputs=graph.outputs))
         if graph.distinct and not is_set(graph):
             whole = self.sizes.graph(graph)
-            c = self.constants.of(DISTINCT)
-            own = [distinct_cost(d, size, whole, c) for d in (True, False)]
-            joined = self._cheapest([joined], own, whole, Distinct)
-            return PlannedGraph(graph, whole, joined)
+            return PlannedGraph(graph, whole, self._over([(size, joined)], whole, Distinct))
         return PlannedGraph(inside, size, joined)
 
     def _joined(self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph]) -> Ways:
@@ -146,13 +112,9 @@ class PlanGraph:
         filtered: list[tuple[Size, Ways]] = []
         for number, planned in enumerate(parts):
             own = own_conjuncts(graph, owners, number)
-            size = self.sizes.part(planned.part)
-            ways = planned.ways
+            whole = (self.sizes.part(planned.part), planned.ways)
             fewer = self.sizes.filtered(planned.part, own)
-            if own:
-                c = self.constants.of(SELECT)
-                costs = [select_cost(d, size, len(own), c) for d in (True, False)]
-                ways = self._cheapest([ways], costs, fewer, partial(_selected, tuple(own)))
+            ways = self._over([whole], fewer, partial(Select, conjuncts=tuple(own))) if own else planned.ways
             filtered.append((fewer, ways))
         right = [(r.size, r.ways) for r in rights]
         return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
@@ -160,20 +122,30 @@ class PlanGraph:
     def part(self, part: Part, as_set: bool) -> list[PlannedPart]:
         """Return the cheapest plans of a part."""
         match part:
-            case Leaf(scan):
+            case Scan():
                 size = self.sizes.part(part)
-                costs = {"D": read_cost(True, size, self.constants), "C": read_cost(False, size, self.constants)}
-                return [PlannedPart(part, {give: Planned(c.total, scan, ()) for give, c in costs.items()})]
-            case Nested(graph):
-                return [PlannedPart(_as_part(g.graph), g.ways) for g in self.graph(graph, False, as_set)]
+                costs = {give: read_cost(give == "D", size, self.constants).total for give in "DC"}
+                return [PlannedPart(part, {give: Planned(c, part, ()) for give, c in costs.items()})]
+            case Graph():
+                return [PlannedPart(_as_part(g.graph), g.ways) for g in self.graph(part, False, as_set)]
             case GroupOf(child):
-                return [self._group(replace(part, child=g.graph), g) for g in self.graph(child, ordered=False)]
+                make = partial(Group, alias=part.alias, keys=part.keys, aggregates=part.aggregates)
+                return [self._part(replace(part, child=g.graph), [g], make) for g in self.graph(child, ordered=False)]
             case UnionOf(left, right):
                 sides = product(self.graph(left, True, as_set), self.graph(right, True, as_set))
-                return self._fewer(self._union(replace(part, left=a.graph, right=b.graph), a, b) for a, b in sides)
+                return self._of_sides(part, sides, partial(Union, columns=part.columns))
             case Difference(left, right, all_):
                 sides = product(self.graph(left, True, not all_), self.graph(right, True, not all_))
-                return self._fewer(self._except(replace(part, left=a.graph, right=b.graph), a, b) for a, b in sides)
+                return self._of_sides(part, sides, partial(Except, all=all_))
+
+    def _of_sides(
+        self, part: UnionOf | Difference, sides: Iterable[tuple[PlannedGraph, PlannedGraph]], make: Callable[..., Rel]
+    ) -> list[PlannedPart]:
+        return self._fewer(self._part(replace(part, left=a.graph, right=b.graph), [a, b], make) for a, b in sides)
+
+    def _part(self, part: Part, below: Sequence[PlannedGraph], make: Callable[..., Rel]) -> PlannedPart:
+        """Return a part that is made by an operator over planned graphs."""
+        return PlannedPart(part, self._over([(g.size, g.ways) for g in below], self.sizes.part(part), make))
 
     def _fewer(self, planned: Iterable[PlannedPart]) -> list[PlannedPart]:
         """Return for every size the cheapest plans of a part."""
@@ -182,40 +154,19 @@ class PlanGraph:
             _keep(found, PlannedGraph(alone(p.part), self.sizes.part(p.part), p.ways))
         return [PlannedPart(g.graph.parts[0], g.ways) for g in found.values()]
 
-    def _group(self, part: GroupOf, child: PlannedGraph) -> PlannedPart:
-        out, c = self.sizes.part(part), self.constants.of(group_name(part.aggregates))
-        own = [group_cost(d, child.size, out, part.aggregates, c) for d in (True, False)]
-
-        def make(rel: Rel) -> Rel:
-            return Group(rel, part.alias, part.keys, part.aggregates)
-
-        return PlannedPart(part, self._cheapest([child.ways], own, out, make))
-
-    def _union(self, part: UnionOf, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
-        out, c = self.sizes.part(part), self.constants.of(UNION)
-        own = [union_cost(d, a.size, b.size, c) for d in (True, False)]
-        make = partial(Union, columns=part.columns)
-        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, make))
-
-    def _except(self, part: Difference, a: PlannedGraph, b: PlannedGraph) -> PlannedPart:
-        out, c = self.sizes.part(part), self.constants.of(difference_name(part.all))
-        own = [except_cost(d, a.size, b.size, out, c) for d in (True, False)]
-        make = partial(Except, all=part.all)
-        return PlannedPart(part, self._cheapest([a.ways, b.ways], own, out, make))
-
-    def _cheapest(self, below: list[Ways], own: Sequence[Cost], out: Size, make: Callable[..., Rel]) -> Ways:
+    def _over(self, below: Sequence[tuple[Size, Ways]], out: Size, make: Callable[..., Rel]) -> Ways:
         """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
-        best: dict[str, tuple[float, str]] = {}
-        for mode in MODES:
-            total = own[mode[0] == "C"].total + conversion_cost(mode, out, self.constants).total
-            total += sum(b[mode[0]].cost for b in below)
-            if mode[2] not in best or total < best[mode[2]][0]:
-                best[mode[2]] = (total, mode)
-        ways = {}
-        for give, (total, mode) in best.items():
-            chosen = [b[mode[0]] for b in below]
-            ways[give] = Planned(total, make(*(p.rel for p in chosen)), (*(m for p in chosen for m in p.modes), mode))
-        return ways
+        sizes = [size for size, _ in below]
+        found: Ways = {}
+        for reads_, modes in (("D", (DIDO, DICO)), ("C", (CICO, CIDO))):
+            chosen = [ways[reads_] for _, ways in below]
+            rel = make(*(p.rel for p in chosen))
+            own = own_cost(rel, reads_ == "D", sizes, out, self.sizes, self.constants).total
+            for mode in modes:
+                total = own + conversion_cost(mode, out, self.constants).total + sum(p.cost for p in chosen)
+                if mode[2] not in found or total < found[mode[2]].cost:
+                    found[mode[2]] = Planned(total, rel, (*(m for p in chosen for m in p.modes), mode))
+        return found
 
 
 _Kind = tuple[bool, float, float, float, float]
@@ -237,16 +188,7 @@ def _keep(found: dict[_Kind, PlannedGraph], planned: PlannedGraph) -> None:
 def _as_part(graph: Graph) -> Part:
     """Return the part that a graph is, when it need not be made a set."""
     first = graph.parts[0]
-    return first if graph == alone(first) else Nested(graph)
-
-
-def _selected(conjuncts: tuple[Expr, ...], rel: Rel) -> Rel:
-    return Select(rel, conjuncts)
-
-
-def _over(ways: Ways, scan: Scan) -> Ways:
-    """Return the same ways with another scan."""
-    return {give: replace(way, rel=scan) for give, way in ways.items()}
+    return first if graph == alone(first) else graph
 
 
 def own_conjuncts(graph: Graph, owners: dict[Column, int], number: int) -> list[Expr]:
@@ -254,17 +196,18 @@ def own_conjuncts(graph: Graph, owners: dict[Column, int], number: int) -> list[
     return [c for c in graph.conjuncts if (reads(owners, [c]) or {0}) == {number}]
 
 
-def narrowed(graph: Graph) -> Leaf | None:
+def narrowed(graph: Graph) -> Scan | None:
     """Return a graph's only scan with the columns that are given, in their order, when a scan can do just that."""
-    if len(graph.parts) != 1 or not isinstance(graph.parts[0], Leaf):
+    part = graph.parts[0]
+    if len(graph.parts) != 1 or not isinstance(part, Scan):
         return None
     given = graph.columns
     plain = all(c == e for c, e in graph.outputs) and len(set(given)) == len(given)
     asked = [*graph.conjuncts, *(c for a in graph.antis for c in a.conjuncts)]
-    own = set(graph.parts[0].columns)
+    own = set(part.columns)
     if not plain or any(c in own and c not in given for e in asked for c in columns(e)):
         return None
-    return Leaf(Scan(graph.parts[0].scan.source, given))
+    return Scan(part.source, given)
 
 
 def projects(graph: Graph, ordered: bool) -> bool:
@@ -280,5 +223,5 @@ def projects(graph: Graph, ordered: bool) -> bool:
 def is_set(graph: Graph) -> bool:
     """Tell whether a graph gives every row once without being made a set: all columns of a part that does."""
     part = graph.parts[0]
-    sets = isinstance(part, Nested) or (isinstance(part, Difference) and not part.all)
+    sets = isinstance(part, Graph) or (isinstance(part, Difference) and not part.all)
     return len(graph.parts) == 1 and sets and set(part.columns) <= {e for _, e in graph.outputs}

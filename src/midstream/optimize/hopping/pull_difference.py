@@ -14,7 +14,6 @@ from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import (
     Difference,
     Graph,
-    Nested,
     Outputs,
     Part,
     Without,
@@ -85,7 +84,7 @@ def _joined(
 ) -> Graph:
     """Return one side of a difference joined with parts; conditions read it by the difference's own columns."""
     if side.distinct:
-        side = alone(Nested(side))
+        side = alone(side)
     by = {name: expr for name, (_, expr) in zip(named, side.outputs, strict=True)}
     return Graph(
         (*side.outputs, *((c, c) for p in parts for c in p.columns)),

@@ -16,8 +16,6 @@ from midstream.optimize.hopping.graph import (
     Difference,
     Graph,
     GroupOf,
-    Leaf,
-    Nested,
     Outputs,
     Part,
     UnionOf,
@@ -32,6 +30,7 @@ from midstream.optimize.hopping.graph import (
     substituted,
 )
 from midstream.optimize.hopping.plain_names import plain_names
+from midstream.plan.algebra import Scan
 from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.rename import renamed
 
@@ -55,14 +54,14 @@ def push_differences(graph: Graph, as_set: bool = False) -> Graph:
 def _inside(part: Part, as_set: bool) -> Part:
     """Push down the differences inside a part."""
     match part:
-        case Leaf():
+        case Scan():
             return part
         case GroupOf(child):
             return grouped(push_differences(child), part.alias, part.keys, part.aggregates)
         case UnionOf(left, right):
             return replace(part, left=push_differences(left, as_set), right=push_differences(right, as_set))
-        case Nested(graph):
-            return Nested(push_differences(graph, as_set))
+        case Graph():
+            return push_differences(part, as_set)
         case Difference(left, right, all_):
             sides = push_differences(left, not all_), push_differences(right, not all_)
             return replace(part, left=sides[0], right=sides[1])
@@ -97,17 +96,17 @@ def with_pushed(graph: Graph, number: int, inner: Graph, as_set: bool) -> Graph:
     if inner.distinct and (as_set or graph.distinct):
         inner = replace(inner, distinct=False)
     elif inner.distinct:
-        inner = alone(Nested(inner))
+        inner = alone(inner)
     graph = plain_names(spliced(graph, number, inner))
     first = graph.parts[0]
-    return first.graph if isinstance(first, Nested) and graph == alone(first) else graph
+    return first if isinstance(first, Graph) and graph == alone(first) else graph
 
 
 def twin(a: Part, b: Part) -> dict[str, str] | None:
     """Return how the aliases of a part are called in another that gives the same rows, or None if it does not."""
-    if isinstance(a, Leaf) and isinstance(b, Leaf):
-        to = {b.scan.source.alias: a.scan.source.alias}
-        same = renamed(Leaf(replace(b.scan, columns=())), to) == Leaf(replace(a.scan, columns=()))
+    if isinstance(a, Scan) and isinstance(b, Scan):
+        to = {b.source.alias: a.source.alias}
+        same = renamed(replace(b, columns=()), to) == replace(a, columns=())
         return to if same else None
     names, others = aliases_of(a), aliases_of(b)
     if type(a) is not type(b) or len(names) != len(others):

@@ -7,10 +7,10 @@ soon as its columns are there.
 
 from collections.abc import Iterator
 
+from midstream.optimize.hopping.assign_modes import Planned
 from midstream.optimize.hopping.cost import Constants
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.graph import Graph, graph_of
-from midstream.optimize.hopping.order_joins_with_modes import Planned
 from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.pull_difference import project_below

@@ -7,7 +7,7 @@
 from dataclasses import replace
 
 from midstream.optimize.hopping.fresh import Fresh
-from midstream.optimize.hopping.graph import Difference, Graph, Nested, reads, substituted
+from midstream.optimize.hopping.graph import Difference, Graph, reads, substituted
 from midstream.optimize.hopping.pull_difference import Move, pull_difference
 
 
@@ -20,11 +20,11 @@ def select_below(graph: Graph, number: int) -> Graph | None:
         return None
     if isinstance(part, Difference):
         return pull_difference(graph, Move(number, filters=True), Fresh())
-    if not isinstance(part, Nested):
+    if not isinstance(part, Graph):
         return None
-    by = dict(part.graph.outputs)
-    inside = dict.fromkeys([*part.graph.conjuncts, *(substituted(c, by) for c in own)])
-    fewer = Nested(replace(part.graph, conjuncts=tuple(inside)))
+    by = dict(part.outputs)
+    inside = dict.fromkeys([*part.conjuncts, *(substituted(c, by) for c in own)])
+    fewer = replace(part, conjuncts=tuple(inside))
     return replace(
         graph,
         parts=(*graph.parts[:number], fewer, *graph.parts[number + 1 :]),

@@ -1,0 +1,81 @@
+"""The search for a join order: sets of things to join, as bits of a number, and the order in which they are built.
+
+Dynamic programming over sets, bushy trees included; above MOST_PARTS things greedily. What a join costs, and which sets
+may be joined at all, is up to whoever searches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+MOST_PARTS = 10
+"""Things that are joined in the best of all orders; more of them greedily."""
+
+
+Split = tuple[int, int]
+"""A set in two parts that are joined last."""
+
+
+def search(
+    count: int,
+    build: Callable[[int, Iterable[Split]], None],
+    rank: Callable[[int, int], Any],
+    together: Callable[[int], bool] = lambda parts: True,
+) -> None:
+    """Build the trees of ever larger sets, up to that of all of so many things.
+
+    `build` keeps the cheapest tree of a set whose last join is one of those given. It is called for every set that is
+    `together`; of too many things for that, again and again for the two trees whose join ranks lowest.
+    """
+    if count <= MOST_PARTS:
+        for parts in filter(together, subsets(count)):
+            build(parts, splits(parts))
+        return
+    trees = [1 << n for n in range(count)]
+    while len(trees) > 1:
+        a, b = min(combinations(trees, 2), key=lambda pair: rank(*pair))
+        build(a | b, [(a, b)])
+        trees = sorted([a | b, *(t for t in trees if t not in (a, b))])
+
+
+def bits_of(numbers: Iterable[int]) -> int:
+    """Return a set of numbers as bits.
+
+    >>> bits_of([0, 2])
+    5
+    """
+    return sum(1 << n for n in numbers)
+
+
+def members(parts: int) -> list[int]:
+    """Return the numbers of a set.
+
+    >>> members(5)
+    [0, 2]
+    """
+    return [n for n in range(parts.bit_length()) if parts >> n & 1]
+
+
+def subsets(count: int) -> Iterator[int]:
+    """Yield the sets of at least two of so many things, small ones first.
+
+    >>> [members(s) for s in subsets(3)]
+    [[0, 1], [0, 2], [1, 2], [0, 1, 2]]
+    """
+    for size in range(2, count + 1):
+        for chosen in combinations(range(count), size):
+            yield bits_of(chosen)
+
+
+def splits(parts: int) -> Iterator[Split]:
+    """Yield the ways to split a set in two, each once, the lowest member on the left.
+
+    >>> [(members(a), members(b)) for a, b in splits(0b111)]
+    [([0, 2], [1]), ([0, 1], [2]), ([0], [1, 2])]
+    """
+    low = parts & -parts
+    left = (parts - 1) & parts
+    while left:
+        if left & low:
+            yield left, parts ^ left
+        left = (left - 1) & parts
