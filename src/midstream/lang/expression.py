@@ -7,6 +7,7 @@ Every step returns a new object; names and types are checked when the query is b
 
 import datetime as dt
 import decimal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,19 @@ def _level(kind: type[exp.Expr]) -> int:
     return next((level for level, kinds in enumerate(_LEVELS) if issubclass(kind, kinds)), len(_LEVELS))
 
 
+Operator = Callable[["Expression", Any], "Expression"]
+
+
+def _operator(kind: type[exp.Expr]) -> Operator:
+    """Make the method of a Python operator."""
+    return lambda self, other: self._binary(kind, other)
+
+
+def _reversed(kind: type[exp.Expr]) -> Operator:
+    """Make the method of a Python operator whose left side is a constant."""
+    return lambda self, other: lit(other)._binary(kind, self)
+
+
 class Expression:
     """A value or condition in the making; operators build larger ones."""
 
@@ -54,65 +68,19 @@ class Expression:
     def _binary(self, kind: type[exp.Expr], other: Any) -> "Expression":
         return Expression(kind(this=self._inside(kind), expression=lit(other)._inside(kind, right=True)))
 
-    def _reverse(self, kind: type[exp.Expr], other: Any) -> "Expression":
-        return lit(other)._binary(kind, self)
-
-    def __eq__(self, other: Any) -> "Expression":  # type: ignore[override]
-        return self._binary(exp.EQ, other)
-
-    def __ne__(self, other: Any) -> "Expression":  # type: ignore[override]
-        return self._binary(exp.NEQ, other)
-
-    def __lt__(self, other: Any) -> "Expression":
-        return self._binary(exp.LT, other)
-
-    def __le__(self, other: Any) -> "Expression":
-        return self._binary(exp.LTE, other)
-
-    def __gt__(self, other: Any) -> "Expression":
-        return self._binary(exp.GT, other)
-
-    def __ge__(self, other: Any) -> "Expression":
-        return self._binary(exp.GTE, other)
-
-    def __add__(self, other: Any) -> "Expression":
-        return self._binary(exp.Add, other)
-
-    def __radd__(self, other: Any) -> "Expression":
-        return self._reverse(exp.Add, other)
-
-    def __sub__(self, other: Any) -> "Expression":
-        return self._binary(exp.Sub, other)
-
-    def __rsub__(self, other: Any) -> "Expression":
-        return self._reverse(exp.Sub, other)
-
-    def __mul__(self, other: Any) -> "Expression":
-        return self._binary(exp.Mul, other)
-
-    def __rmul__(self, other: Any) -> "Expression":
-        return self._reverse(exp.Mul, other)
-
-    def __truediv__(self, other: Any) -> "Expression":
-        return self._binary(exp.Div, other)
-
-    def __rtruediv__(self, other: Any) -> "Expression":
-        return self._reverse(exp.Div, other)
-
-    def __floordiv__(self, other: Any) -> "Expression":
-        return self._binary(exp.IntDiv, other)
-
-    def __mod__(self, other: Any) -> "Expression":
-        return self._binary(exp.Mod, other)
+    __eq__ = _operator(exp.EQ)  # type: ignore[assignment]
+    __ne__ = _operator(exp.NEQ)  # type: ignore[assignment]
+    __lt__, __le__ = _operator(exp.LT), _operator(exp.LTE)
+    __gt__, __ge__ = _operator(exp.GT), _operator(exp.GTE)
+    __add__, __radd__ = _operator(exp.Add), _reversed(exp.Add)
+    __sub__, __rsub__ = _operator(exp.Sub), _reversed(exp.Sub)
+    __mul__, __rmul__ = _operator(exp.Mul), _reversed(exp.Mul)
+    __truediv__, __rtruediv__ = _operator(exp.Div), _reversed(exp.Div)
+    __floordiv__, __mod__ = _operator(exp.IntDiv), _operator(exp.Mod)
+    __and__, __or__ = _operator(exp.And), _operator(exp.Or)
 
     def __neg__(self) -> "Expression":
         return Expression(exp.Neg(this=self._inside(exp.Neg, right=True)))
-
-    def __and__(self, other: Any) -> "Expression":
-        return self._binary(exp.And, other)
-
-    def __or__(self, other: Any) -> "Expression":
-        return self._binary(exp.Or, other)
 
     def __invert__(self) -> "Expression":
         return Expression(exp.Not(this=self._inside(exp.Not)))

@@ -7,7 +7,7 @@ aliases of scans, projections, unions and groups are distinct, so that operators
 Relations are bags: a row may come more than once, unless an operator makes it a set.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -192,8 +192,13 @@ class Group:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return a column for each key and each aggregate."""
-        keys = [Column(self.alias, f"key{i}", k.type) for i, k in enumerate(self.keys)]
-        return (*keys, *(Column(self.alias, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)))
+        return group_columns(self.alias, self.keys, self.aggregates)
+
+
+def group_columns(alias: str, keys: tuple[Expr, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Column, ...]:
+    """Return the columns of groups: a column for each key and each aggregate."""
+    named = [*((f"key{i}", k) for i, k in enumerate(keys)), *((f"agg{i}", a) for i, a in enumerate(aggregates))]
+    return tuple(Column(alias, name, of.type) for name, of in named)
 
 
 Rel = Scan | Select | Project | Join | Anti | Except | Union | Distinct | Windowed | Group
@@ -239,6 +244,15 @@ def scans(rel: Rel) -> Iterator[Scan]:
         yield from scans(child)
 
 
+def differences(rel: Rel) -> tuple[Rel, list[Except]]:
+    """Return what a chain of differences begins with, and the differences, innermost first."""
+    chain: list[Except] = []
+    while isinstance(rel, Except):
+        chain.insert(0, rel)
+        rel = rel.left
+    return rel, chain
+
+
 def rewrite(rel: Rel, by: Callable[[Rel], Rel]) -> Rel:
     """Put something in the place of every node, inputs first."""
     return by(over(rel, *(rewrite(child, by) for child in inputs(rel))))
@@ -255,11 +269,20 @@ def name_of(rel: Rel) -> str:
     return type(rel).__name__.lower()
 
 
-def relation_text(rel: Rel) -> str:
-    """Write a tree in one line, the operators by name, the leaves by alias: `(except (join a b) c)`."""
+Path = tuple[int, ...]
+"""The way from the root to an operator: 0 is the left or only input, 1 the right."""
+
+
+def relation_text(rel: Rel, modes: Mapping[Path, str] | None = None, path: Path = ()) -> str:
+    """Write a tree in one line, the leaves by alias, the operators by name, with their modes if they have some.
+
+    `(except (join a b) c)`, `(except:CICO (join:DICO a b) c)`
+    """
     if isinstance(rel, Scan):
         return str(rel)
-    return f"({' '.join([name_of(rel), *(relation_text(child) for child in inputs(rel))])})"
+    name = f"{name_of(rel)}:{modes[path]}" if modes else name_of(rel)
+    below = [relation_text(child, modes, (*path, i)) for i, child in enumerate(inputs(rel))]
+    return f"({' '.join([name, *below])})"
 
 
 def schema_of(rel: Rel) -> pa.Schema:

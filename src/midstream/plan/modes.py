@@ -4,8 +4,10 @@ An edge between two operators carries a delta (what came and went since the last
 mode of an operator says which of them it reads and which it gives: DIDO, DICO, CICO, CIDO.
 """
 
+from collections.abc import Iterator
+
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Rel, Scan, inputs, name_of, operators
+from midstream.plan.algebra import Path, Rel, Scan, inputs, name_of
 from midstream.plan.query import DELTA, Emit
 
 DIDO, DICO, CICO, CIDO = "DIDO", "DICO", "CICO", "CIDO"
@@ -13,21 +15,18 @@ MODES = (DIDO, DICO, CICO, CIDO)
 WINDOW, TUPLE = "window", "tuple"
 """How an operator that reads deltas works: once at the hop, or on every row as it comes."""
 
-Path = tuple[int, ...]
-"""The way from the root to an operator: 0 is the left or only input, 1 the right."""
 
-
-def paths(rel: Rel, path: Path = ()) -> list[Path]:
-    """Return the paths of the operators, in the order of `operators`."""
-    if isinstance(rel, Scan):
-        return []
-    below = [p for i, child in enumerate(inputs(rel)) for p in paths(child, (*path, i))]
-    return [*below, path]
+def by_path(rel: Rel, path: Path = ()) -> Iterator[tuple[Path, Rel]]:
+    """Yield the operators with their paths, in the order of `operators`."""
+    for i, child in enumerate(inputs(rel)):
+        yield from by_path(child, (*path, i))
+    if not isinstance(rel, Scan):
+        yield path, rel
 
 
 def check_modes(root: Rel, modes: tuple[str, ...], working: tuple[str, ...], emit: Emit) -> None:
     """Refuse modes that are none, or of which one gives what the next does not read."""
-    nodes = list(operators(root))
+    nodes = dict(by_path(root))
     if len(modes) != len(nodes) or len(working) != len(nodes):
         raise PlanError(f"the plan has {len(nodes)} operators, but {len(modes)} modes")
     for mode in modes:
@@ -38,23 +37,11 @@ def check_modes(root: Rel, modes: tuple[str, ...], working: tuple[str, ...], emi
             raise PlanError(f"an operator works by {WINDOW} or by {TUPLE}, not by {way}")
     wanted = "DO" if emit == DELTA else "CO"
     if nodes and modes[-1][2:] != wanted:
-        raise PlanError(f"the query emits {emit} results, but {name_of(nodes[-1])} is {modes[-1]}")
-    _check_edges(root, dict(zip(paths(root), modes, strict=True)))
-
-
-def _check_edges(rel: Rel, modes: dict[Path, str], path: Path = ()) -> None:
-    for i, child in enumerate(inputs(rel)):
-        if isinstance(child, Scan):
-            continue
-        above, below = modes[path], modes[(*path, i)]
-        if above[0] != below[2]:
-            raise PlanError(f"{name_of(child)} is {below}, but {name_of(rel)} above it is {above}")
-        _check_edges(child, modes, (*path, i))
-
-
-def mode_text(rel: Rel, modes: dict[Path, str], path: Path = ()) -> str:
-    """Write a tree with its modes in one line: `(except:CICO (join:DICO a b) c)`."""
-    if isinstance(rel, Scan):
-        return str(rel)
-    below = [mode_text(child, modes, (*path, i)) for i, child in enumerate(inputs(rel))]
-    return f"({' '.join([f'{name_of(rel)}:{modes[path]}', *below])})"
+        raise PlanError(f"the query emits {emit} results, but {name_of(root)} is {modes[-1]}")
+    given = dict(zip(nodes, modes, strict=True))
+    for path in sorted(path for path in nodes if path):
+        above, below = path[:-1], given[path]
+        if given[above][0] != below[2]:
+            raise PlanError(
+                f"{name_of(nodes[path])} is {below}, but {name_of(nodes[above])} above it is {given[above]}"
+            )

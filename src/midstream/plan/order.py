@@ -4,7 +4,7 @@
 """
 
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Except, Join, Rel, Scan, inputs, over, scans
+from midstream.plan.algebra import Except, Join, Rel, Scan, differences, inputs, over, scans
 from midstream.plan.capabilities import refuse
 from midstream.plan.tree import Pair, Tree, leaves, left_deep, tree_text
 
@@ -46,12 +46,8 @@ def _taken(root: Except, tree: Tree, method: str) -> Rel:
     if order[0] != written[0] or tree != left_deep(tuple(order)):
         example = tree_text(left_deep(tuple(written)))
         raise refuse("join order of a difference", plan=tree_text(tree), first=written[0], example=example)
-    sides: list[Rel] = []
-    rel: Rel = root
-    while isinstance(rel, Except):
-        sides.insert(0, rel.right)
-        rel = rel.left
-    by_alias = dict(zip(written[1:], sides, strict=True))
+    rel, chain = differences(root)
+    by_alias = dict(zip(written[1:], chain, strict=True))
     for alias in order[1:]:
-        rel = Except(rel, by_alias[alias])
+        rel = Except(rel, by_alias[alias].right)
     return rel

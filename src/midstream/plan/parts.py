@@ -12,7 +12,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from midstream.plan.aggregates import Aggregate
-from midstream.plan.algebra import Except, Group, Join, Project, Rel, Scan, Select, Windowed, name_of
+from midstream.plan.algebra import (
+    Except,
+    Group,
+    Join,
+    Project,
+    Rel,
+    Scan,
+    Select,
+    Windowed,
+    differences,
+    group_columns,
+    name_of,
+)
 from midstream.plan.capabilities import MOST_IN_DIFFERENCE, refuse
 from midstream.plan.expr import Column, Expr, Shown, columns, quoted, replace_columns
 from midstream.plan.source import Source
@@ -102,9 +114,8 @@ class Stage:
         texts = dict(zip(self._groups(), map(str, (*self.keys, *self.aggregates)), strict=True))
         return replace_columns(expr, lambda c: Shown(c.alias, c.name, c.type, texts[c]))
 
-    def _groups(self) -> list[Column]:
-        keys = [Column(self.groups, f"key{i}", key.type) for i, key in enumerate(self.keys)]
-        return keys + [Column(self.groups, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)]
+    def _groups(self) -> tuple[Column, ...]:
+        return group_columns(self.groups, self.keys, self.aggregates)
 
     @property
     def kept_apart(self) -> list[Column]:
@@ -189,14 +200,10 @@ def _over_join(rel: Rel, stages: list[Stage]) -> Parts:
 
 
 def _difference(root: Except) -> Parts:
-    blocks: list[Block] = []
-    rel: Rel = root
-    while isinstance(rel, Except):
-        if rel.all:
-            raise refuse("EXCEPT ALL")
-        blocks.insert(0, _side(rel.right))
-        rel = rel.left
-    blocks.insert(0, _side(rel))
+    first, chain = differences(root)
+    if any(rel.all for rel in chain):
+        raise refuse("EXCEPT ALL")
+    blocks = [_side(rel) for rel in (first, *(rel.right for rel in chain))]
     if len(blocks) > MOST_IN_DIFFERENCE:
         raise refuse("long difference", count=len(blocks))
     return Parts(blocks[0], tuple(blocks[1:]))

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Rel, scans
-from midstream.plan.modes import WINDOW, Path, check_modes, mode_text, paths
+from midstream.plan.algebra import Path, Rel, relation_text, scans
+from midstream.plan.modes import WINDOW, by_path, check_modes
 from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
 from midstream.plan.partition import Partitioning, partition
@@ -51,7 +51,7 @@ class Plan:
 
     def of_paths(self) -> list[tuple[Path, str]]:
         """Return the mode of each operator by its path from the root."""
-        return list(zip(paths(self.root), self.modes, strict=True))
+        return [(path, mode) for (path, _), mode in zip(by_path(self.root), self.modes, strict=True)]
 
     @cached_property
     def tree(self) -> Tree:
@@ -69,7 +69,7 @@ class Plan:
         return lay_out(self.root, self.predicates, self.method)
 
     def __str__(self) -> str:
-        return mode_text(self.root, dict(self.of_paths())) if self.modes else tree_text(self.tree)
+        return relation_text(self.root, dict(self.of_paths())) if self.modes else tree_text(self.tree)
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, stages from the inside out, partitioning."""

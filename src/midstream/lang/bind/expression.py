@@ -1,8 +1,8 @@
 """Expressions: a sqlglot tree with names to a typed expression of the plan."""
 
 import decimal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from sqlglot import TokenType, exp
 from midstream.lang.bind.scope import Scope
 from midstream.lang.bind.statement import Statement
 from midstream.lang.syntax.dialect import keyword_before
-from midstream.lang.syntax.place import error_at, offset_of
+from midstream.lang.syntax.place import errors_at, offset_of
 from midstream.lang.syntax.types import read_interval, read_type
 from midstream.model.errors import PlanError
 from midstream.model.types import type_name
@@ -40,16 +40,9 @@ class ExpressionBinder:
         self.clause = "here"
         """Where the expression stands, for what does not belong there."""
 
-    @contextmanager
-    def at(self, node: exp.Expr | None) -> Iterator[None]:
+    def at(self, node: exp.Expr | None) -> AbstractContextManager[None]:
         """Give the place of a node to errors raised inside; a node without one leaves it to the nodes around it."""
-        try:
-            yield
-        except PlanError as error:
-            offset = offset_of(node)
-            if offset is None:
-                raise
-            raise error_at(str(error), self.text, offset) from None
+        return errors_at(self.text, node)
 
     def refuse(self, what: str, node: exp.Expr | None) -> NoReturn:
         """Refuse what the language does not have."""
@@ -69,12 +62,16 @@ class ExpressionBinder:
         finally:
             self.clause = before
 
-    def conjuncts(self, node: exp.Expr, clause: str) -> list[Expr]:
-        """Split the condition of a clause into conjuncts."""
+    def condition(self, node: exp.Expr, clause: str) -> Expr:
+        """Return the condition of a clause."""
         bound = self.whole(self.bind_in(node, f"in {clause}"), node)
         if not (pa.types.is_boolean(bound.type) or pa.types.is_null(bound.type)):
             self.refuse(f"{clause} needs a condition, but {bound} is {type_name(bound.type)}", node)
-        return list(conjuncts(convert(bound, pa.bool_())))
+        return convert(bound, pa.bool_())
+
+    def conjuncts(self, node: exp.Expr, clause: str) -> tuple[Expr, ...]:
+        """Split the condition of a clause into conjuncts."""
+        return conjuncts(self.condition(node, clause))
 
     def whole(self, expr: Expr, node: exp.Expr) -> Expr:
         """Return an entry of the select list, or a condition, that is bound; refuse what it may not read."""

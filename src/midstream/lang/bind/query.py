@@ -16,7 +16,7 @@ from midstream.lang.bind.select import Block, SelectBinder
 from midstream.lang.bind.select_list import Item
 from midstream.lang.bind.statement import Statement
 from midstream.lang.syntax.dialect import HOP_CLAUSE, keyword_before
-from midstream.lang.syntax.place import error_at, offset_of
+from midstream.lang.syntax.place import error_at, errors_at, offset_of
 from midstream.model.errors import PlanError, SqlError
 from midstream.model.stream import StreamSchema
 from midstream.model.types import type_name
@@ -145,10 +145,8 @@ class _QueryBinder:
         exprs = [i.expr for i in items]
         for k in range(2, len(items) + 1):
             place = offset_of(items[k - 1].node) or self.place(tree)
-            try:
+            with errors_at(self.text, place):
                 found = unify(exprs[:k])
-            except PlanError as error:
-                raise error_at(str(error), self.text, place) from None
             if found is None:
                 is_, on_left = type_name(exprs[k - 1].type), type_name(exprs[0].type)
                 of = f"column {number + 1} on the right of {tree.key.upper()}"

@@ -1,17 +1,11 @@
 """Windows: a clause as written to the window it means on a stream or a subquery."""
 
-import pyarrow as pa
-from sqlglot import exp
-
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.scope import Relation, Scope, column_of
-from midstream.lang.syntax.place import error_at
+from midstream.lang.syntax.place import error_at, errors_at
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
-from midstream.model.types import type_name
-from midstream.plan.coerce import convert
-from midstream.plan.expr import Expr
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RangeWindow, RowsInstances, RowsWindow
 from midstream.plan.window import Window as PlainWindow
 
@@ -22,22 +16,18 @@ def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWind
     """Return the window of a stream that a clause means."""
     if clause.has_instances:
         raise error_at(f"a window that slides is for aggregates; {JOIN_EXAMPLE}", text, clause.offset)
-    try:
+    with errors_at(text, clause.offset):
         if clause.width_us is not None:
             return RangeWindow(clause.width_us)
         assert clause.rows is not None
         return RowsWindow(clause.rows, tuple(column_of(source, name) for _, name in clause.partition_by))
-    except PlanError as error:
-        raise error_at(str(error), text, clause.offset) from None
 
 
 def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: str) -> Instances:
     """Return the sequence of instances that a clause means; `word` is what asks for it."""
-    try:
+    with errors_at(rows.text, clause.offset):
         if clause.start is not None and clause.end is not None:
-            return PredicateWindow(
-                _condition(clause.start, "START WHEN", rows), _condition(clause.end, "END WHEN", rows)
-            )
+            return PredicateWindow(rows.condition(clause.start, "START WHEN"), rows.condition(clause.end, "END WHEN"))
         if clause.slide_us is not None and clause.width_us is not None:
             return RangeInstances(clause.width_us, clause.slide_us)
         if clause.slide is not None and clause.rows is not None:
@@ -50,8 +40,6 @@ def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: 
         raise PlanError(
             f"{word} needs a window that slides: say how far the window moves, for example {_example(clause)}"
         )
-    except PlanError as error:
-        raise error_at(str(error), rows.text, clause.offset) from None
 
 
 def _example(clause: WindowClause) -> str:
@@ -59,10 +47,3 @@ def _example(clause: WindowClause) -> str:
         width = format_duration(clause.width_us)
         return f"[RANGE {width} SLIDE {width}]"
     return f"[ROWS {max(clause.rows or 50, 1)} SLIDE 1]"
-
-
-def _condition(node: exp.Expr, clause: str, rows: ExpressionBinder) -> Expr:
-    bound = rows.bind_in(node, f"in {clause}")
-    if not (pa.types.is_boolean(bound.type) or pa.types.is_null(bound.type)):
-        rows.refuse(f"{clause} needs a condition, but {bound} is {type_name(bound.type)}", node)
-    return convert(bound, pa.bool_())

@@ -1,8 +1,11 @@
 """Places in a query text: where a token or a tree node stands, for errors that point."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlglot import exp
 
-from midstream.model.errors import SqlError
+from midstream.model.errors import PlanError, SqlError
 
 
 def place_of(text: str, offset: int) -> tuple[int, int]:
@@ -17,6 +20,18 @@ def place_of(text: str, offset: int) -> tuple[int, int]:
 def error_at(message: str, text: str, offset: int | None) -> SqlError:
     """Make an error that names a place in the text; a query that was not written has none."""
     return SqlError(message) if offset is None or not text else SqlError(message, *place_of(text, offset))
+
+
+@contextmanager
+def errors_at(text: str, place: exp.Expr | int | None) -> Iterator[None]:
+    """Give a place in the text, or that of a node, to errors inside; if it has none, that is left to those around."""
+    try:
+        yield
+    except PlanError as error:
+        offset = offset_of(place) if isinstance(place, exp.Expr) else place
+        if offset is None:
+            raise
+        raise error_at(str(error), text, offset) from None
 
 
 def offset_of(node: exp.Expr | None) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from midstream.plan.aggregates import Aggregate
-from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union
+from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union, group_columns
 from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
 
 Outputs = tuple[tuple[Column, Expr], ...]
@@ -28,8 +28,7 @@ class GroupOf:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Return a column for each key and each aggregate, named as `Group` does."""
-        keys = [Column(self.alias, f"key{i}", k.type) for i, k in enumerate(self.keys)]
-        return (*keys, *(Column(self.alias, f"agg{i}", a.type) for i, a in enumerate(self.aggregates)))
+        return group_columns(self.alias, self.keys, self.aggregates)
 
 
 @dataclass(frozen=True)
