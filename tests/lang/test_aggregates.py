@@ -47,6 +47,10 @@ def test_a_stage_that_reads_no_column_stands_on_time() -> None:
     assert parse("SELECT COUNT(*) AS n FROM stock [ROWS 3 SLIDE 2] a").parts.first.schema.names == ["ts"]
 
 
+HOPS = "; a query that hops can do it: write HOP BY ... at the end"
+PLAIN = "plain windows such as [RANGE 10 SECONDS], and HOP BY ... at the end"
+
+
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
@@ -229,31 +233,31 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
         # Windows.
         ("SELECT SUM(qty) FROM stock s",
          "SUM needs a window that slides, and stream 's' has none; write for example stock [ROWS 50 SLIDE 1] s"
-         " (line 1, column 8)"),
+         f", or {PLAIN} (line 1, column 8)"),
         ("SELECT k FROM stock\nGROUP BY k",
          "GROUP BY needs a window that slides, and stream 'stock' has none; write for example stock [ROWS 50 SLIDE 1]"
-         " (line 2, column 1)"),
+         f", or {PLAIN} (line 2, column 1)"),
         ("SELECT SUM(qty) FROM stock [ROWS 50]",
          "SUM needs a window that slides: say how far the window moves, for example [ROWS 50 SLIDE 1]"
-         " (line 1, column 34)"),
+         ", or how often there is a result, with HOP BY ... at the end (line 1, column 34)"),
         ("SELECT SUM(qty) FROM stock [RANGE 9 s]",
          "SUM needs a window that slides: say how far the window moves, for example [RANGE 9 SECONDS SLIDE 9 SECONDS]"
-         " (line 1, column 35)"),
+         ", or how often there is a result, with HOP BY ... at the end (line 1, column 35)"),
         (f"SELECT qty FROM {SLIDING}",
-         "a window that slides needs an aggregate; write for example SELECT COUNT(*) (line 1, column 29)"),
+         f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 29)"),
         ("SELECT qty FROM stock [START WHEN k = 1 END WHEN k = 2]",
-         "a window that slides needs an aggregate; write for example SELECT COUNT(*) (line 1, column 24)"),
+         f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 24)"),
         (f"SELECT 1 AS one FROM {SLIDING} HAVING TRUE",
-         "a window that slides needs an aggregate; write for example SELECT COUNT(*) (line 1, column 34)"),
+         f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 34)"),
         (f"SELECT a.k FROM {SLIDING} a, prices [ROWS 3] b",
          "a window that slides is for aggregates; to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5]"
-         " (line 1, column 29)"),
+         f", or {PLAIN} (line 1, column 29)"),
         (f"SELECT SUM(qty) FROM prices [ROWS 3] b, {SLIDING} a",
          "a window that slides is for aggregates; to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5]"
-         " (line 1, column 53)"),
+         f", or {PLAIN} (line 1, column 53)"),
         ("SELECT SUM(qty) FROM stock [ROWS 3] a, prices [ROWS 3] b",
          "SUM reads one stream or subquery; to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5]"
-         " (line 1, column 8)"),
+         f", or {PLAIN} (line 1, column 8)"),
         ("SELECT SUM(qty) FROM stock [ROWS 0 SLIDE 1]",
          "a window that slides has a row at least, and so has its slide: [ROWS 0 SLIDE 1] (line 1, column 34)"),
         ("SELECT SUM(qty) FROM stock [ROWS 3 SLIDE 1.5]",
@@ -286,11 +290,13 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
         # Subqueries.
         ("SELECT SUM(qty) FROM (SELECT qty FROM stock) t",
          "a subquery in FROM needs a window that slides, and aggregates over it; write for example"
-         " FROM (SELECT ...) [ROWS 10 SLIDE 5] t (line 1, column 30)"),
+         " FROM (SELECT ...) [ROWS 10 SLIDE 5] t, or write HOP BY ... at the end instead (line 1, column 30)"),
         ("SELECT qty FROM (SELECT qty FROM stock) [ROWS 3] t",
-         "a subquery in FROM needs a window that slides, and aggregates over it (line 1, column 47)"),
+         "a subquery in FROM needs a window that slides, and aggregates over it; or write HOP BY ... at the end instead"
+         " (line 1, column 47)"),
         ("SELECT COUNT(*) FROM (SELECT k FROM stock [ROWS 1] EXCEPT SELECT k FROM prices [ROWS 1]) [ROWS 3 SLIDE 1]",
-         "a window over UNION, INTERSECT or EXCEPT is not supported yet (line 1, column 30)"),
+         "a window over UNION, INTERSECT or EXCEPT is not supported yet; leave it out, and write HOP BY ... at the end"
+         " (line 1, column 30)"),
         ("SELECT COUNT(*) FROM (SELECT k FROM stock) [ROWS 3 SLIDE 1] t(a)",
          "renaming the columns of a subquery is not supported (line 1, column 61)"),
         ("SELECT SUM(z) FROM (SELECT k FROM stock) [ROWS 3 SLIDE 1] t",
@@ -299,14 +305,14 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
          "subquery 't' has no column 'z'; its columns are k (line 1, column 12)"),
         (f"SELECT k FROM (SELECT COUNT(*) AS k FROM {SLIDING}) a, stock [ROWS 1] b",
          "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams"
-         " (line 1, column 23)"),
+         f"{HOPS} (line 1, column 23)"),
         ("SELECT COUNT(*) FROM stock [ROWS 3 SLIDE 1] EXCEPT SELECT k FROM stock [ROWS 3]",
-         "COUNT is not supported in a difference yet (line 1, column 8)"),
+         f"COUNT is not supported in a difference yet{HOPS} (line 1, column 8)"),
         ("SELECT COUNT(*) FROM (stock a JOIN prices [ROWS 1] b ON a.k = b.k) [ROWS 3 SLIDE 1]",
          "stream 'a' is joined without a window; write for example stock [RANGE 10 SECONDS] a (line 1, column 23)"),
         ("SELECT COUNT(*) FROM (stock [ROWS 1] a JOIN prices [ROWS 1] b ON a.k = b.k) [ROWS 3]",
          "COUNT needs a window that slides: say how far the window moves, for example [ROWS 3 SLIDE 1]"
-         " (line 1, column 83)"),
+         ", or how often there is a result, with HOP BY ... at the end (line 1, column 83)"),
         ("SELECT COUNT(*) FROM (stock) [ROWS 3 SLIDE 1]",
          "a window belongs after a stream or a subquery in FROM (line 1, column 36)"),
         # Groups.
@@ -340,6 +346,9 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
          " (line 1, column 8)"),
         (f"SELECT SUM(*) FROM {SLIDING}", "SUM takes a value, not * (line 1, column 8)"),
         (f"SELECT SUM(k, qty) FROM {SLIDING}", "SUM takes 1 argument, not 2 (line 1, column 8)"),
+        (f"SELECT ARG_MAX(k, qty) FROM {SLIDING}",
+         "there is no aggregate ARG_MAX; the aggregates are COUNT, SUM, AVG, MIN, MAX, STDDEV, MEDIAN, P90"
+         " (line 1, column 8)"),
         (f"SELECT COUNT() FROM {SLIDING}", "COUNT takes 1 argument, not 0 (line 1, column 8)"),
         (f"SELECT FIRST(k) FROM {SLIDING}",
          "there is no aggregate FIRST; the aggregates are COUNT, SUM, AVG, MIN, MAX, STDDEV, MEDIAN, P90"
@@ -352,7 +361,7 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
         (f"SELECT SUM(qty) FILTER (WHERE k = 1) FROM {SLIDING}",
          "aggregates with FILTER are not supported yet (line 1, column 8)"),
         (f"SELECT SUM(qty) OVER () FROM {SLIDING}", "window functions (OVER) are not supported (line 1, column 8)"),
-        (f"SELECT DISTINCT SUM(qty) FROM {SLIDING}", "DISTINCT is not supported yet (line 1, column 8)"),
+        (f"SELECT DISTINCT SUM(qty) FROM {SLIDING}", f"DISTINCT is not supported yet{HOPS} (line 1, column 8)"),
         (f"SELECT SUM(qty) FROM {SLIDING} ORDER BY 1", "ORDER BY is not supported yet (line 1, column 45)"),
         (f"SELECT SUM(qty) AS _time FROM {SLIDING}", "output column '_time' is reserved; give it another alias"),
     ],

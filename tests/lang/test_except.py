@@ -20,6 +20,9 @@ def parse(text: str) -> Query:
     return parse_query(text, CATALOG)
 
 
+HOPS = "; a query that hops can do it: write HOP BY ... at the end"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -104,19 +107,20 @@ C = "SELECT k FROM prices [ROWS 1] c"
     ("text", "message"),
     [
         (f"{A} EXCEPT ALL {B}",
-         "EXCEPT ALL is not supported; EXCEPT compares values, however often they appear (line 1, column 32)"),
-        (f"{A} UNION {B}", "UNION is not supported yet (line 1, column 32)"),
-        (f"{A} EXCEPT {B}\nINTERSECT {C}", "INTERSECT is not supported yet (line 2, column 1)"),
-        (f"{A} EXCEPT {B}\nUNION {C}", "UNION is not supported yet (line 2, column 1)"),
+         f"EXCEPT ALL is not supported; EXCEPT compares values, however often they appear{HOPS} (line 1, column 32)"),
+        (f"{A} UNION {B}", f"UNION is not supported yet{HOPS} (line 1, column 32)"),
+        (f"{A} EXCEPT {B}\nINTERSECT {C}", f"INTERSECT is not supported yet{HOPS} (line 2, column 1)"),
+        (f"{A} EXCEPT {B}\nUNION {C}", f"UNION is not supported yet{HOPS} (line 2, column 1)"),
         (f"{A}\nEXCEPT ({B} EXCEPT {C})",
          "the right side of EXCEPT is one SELECT; a difference is taken from left to right: (a EXCEPT b) EXCEPT c"
-         " (line 2, column 1)"),
+         f"{HOPS} (line 2, column 1)"),
         (f"({A}) z EXCEPT {B}", "a query in parentheses has no name, but here is 'z' (line 1, column 34)"),
         (f"{A} EXCEPT BY NAME {B}", "BY NAME is not supported yet"),
         (f"{A} EXCEPT {B} ORDER BY k", "ORDER BY is not supported yet (line 1, column 70)"),
         (f"({A} EXCEPT {B}) LIMIT 3", "LIMIT is not supported yet (line 1, column 72)"),
         (f"WITH w AS ({C}) {A} EXCEPT {B}", "WITH is not supported yet (line 1, column 1)"),
-        (f"{A} EXCEPT SELECT DISTINCT k FROM prices [ROWS 1]", "DISTINCT is not supported yet (line 1, column 46)"),
+        (f"{A} EXCEPT SELECT DISTINCT k FROM prices [ROWS 1]",
+         f"DISTINCT is not supported yet{HOPS} (line 1, column 46)"),
         (f"{A} EXCEPT SELECT k FROM prices",
          "stream 'prices' is in a difference without a window; write for example prices [RANGE 10 SECONDS]"
          " (line 1, column 53)"),
@@ -124,7 +128,7 @@ C = "SELECT k FROM prices [ROWS 1] c"
          "stream 's' is in a difference without a window; write for example stock [RANGE 10 SECONDS] s"
          " (line 1, column 15)"),
         (f"{A} EXCEPT SELECT x.k FROM prices [ROWS 1] x, stock [ROWS 1] y",
-         "each side of EXCEPT reads one stream, but here is 'y' beside 'x' (line 1, column 74)"),
+         f"each side of EXCEPT reads one stream, but here is 'y' beside 'x'{HOPS} (line 1, column 74)"),
         (f"{A} EXCEPT SELECT k, price FROM prices [ROWS 1]",
          "both sides of EXCEPT select as many columns, but the left selects 1 and the right 2 (line 1, column 46)"),
         (f"SELECT k, qty FROM stock [ROWS 1] EXCEPT {C}",

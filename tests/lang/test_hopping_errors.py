@@ -89,14 +89,20 @@ def test_the_clause(text: str, message: str) -> None:
         (f"WITH w AS ({A}) {B}", "WITH is not supported yet (line 1, column 1)"),
         # Subqueries as conditions.
         (f"{A} WHERE EXISTS (SELECT 1 FROM stock [ROWS 1] b)",
-         "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
-         " (line 1, column 38)"),
+         "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND, in a query with"
+         " HOP BY at the end (line 1, column 38)"),
         (f"{A} WHERE k > 1 OR NOT EXISTS ({B})",
-         "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
-         " (line 1, column 51)"),
+         "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND, in a query with"
+         " HOP BY at the end (line 1, column 51)"),
         (f"{A} WHERE k NOT IN ({B})",
-         "IN takes a list of values; for a subquery write NOT EXISTS (SELECT ...) (line 1, column 38)"),
-        (f"{A} WHERE k = (SELECT k FROM prices [ROWS 1])", "subqueries are not supported (line 1, column 50)"),
+         "NOT IN takes a list of values; for a subquery write NOT EXISTS (SELECT ...), and HOP BY ... at the end"
+         " (line 1, column 38)"),
+        (f"{A} WHERE k IN ({B})",
+         "IN takes a list of values; for a subquery write JOIN (SELECT DISTINCT ...) ON ..., and HOP BY ... at the end"
+         " (line 1, column 38)"),
+        (f"{A} WHERE k = (SELECT k FROM prices [ROWS 1])",
+         "subqueries are not supported as values; they can be joined in FROM, in a query with HOP BY at the end"
+         " (line 1, column 50)"),
         (f"{A} WHERE NOT EXISTS ({A} EXCEPT {B})",
          "NOT EXISTS takes one SELECT, without set operations (line 1, column 42)"),
         (f"{A} WHERE NOT EXISTS (SELECT COUNT(*) FROM stock [ROWS 1] b)",

@@ -8,6 +8,8 @@ from lang.streams import CATALOG
 from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 
+HOPS = "; a query that hops can do it: write HOP BY ... at the end"
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
@@ -96,11 +98,11 @@ from midstream.model.errors import SqlError
         # What the language does not have.
         ("SELECT k FROM stock WHERE count(*) > 1",
          "aggregates such as COUNT do not belong in WHERE; HAVING takes conditions on them (line 1, column 27)"),
-        ("SELECT DISTINCT k FROM stock", "DISTINCT is not supported yet (line 1, column 8)"),
+        ("SELECT DISTINCT k FROM stock", f"DISTINCT is not supported yet{HOPS} (line 1, column 8)"),
         ("SELECT k FROM stock ORDER BY k", "ORDER BY is not supported yet (line 1, column 21)"),
         ("SELECT k FROM stock LIMIT 5", "LIMIT is not supported yet (line 1, column 21)"),
         ("WITH s AS (SELECT 1) SELECT * FROM s", "WITH is not supported yet (line 1, column 1)"),
-        ("SELECT k FROM stock UNION ALL SELECT k FROM stock", "UNION is not supported yet (line 1, column 21)"),
+        ("SELECT k FROM stock UNION ALL SELECT k FROM stock", f"UNION is not supported yet{HOPS} (line 1, column 21)"),
         ("(SELECT k FROM stock) LIMIT 5", "LIMIT is not supported yet (line 1, column 23)"),
         ("SELECT row_number() OVER (PARTITION BY k) FROM stock",
          "window functions (OVER) are not supported (line 1, column 8)"),
@@ -110,11 +112,31 @@ from midstream.model.errors import SqlError
          "NATURAL JOIN is not supported; use JOIN ... ON (line 1, column 47)"),
         ("SELECT k FROM (SELECT k FROM stock) a",
          "a subquery in FROM needs a window that slides, and aggregates over it; write for example"
-         " FROM (SELECT ...) [ROWS 10 SLIDE 5] a (line 1, column 23)"),
-        ("SELECT k FROM stock WHERE k = (SELECT k FROM prices)", "subqueries are not supported (line 1, column 39)"),
-        ("SELECT k FROM stock WHERE EXISTS (SELECT k FROM prices)", "subqueries are not supported (line 1, column 42)"),
+         " FROM (SELECT ...) [ROWS 10 SLIDE 5] a, or write HOP BY ... at the end instead (line 1, column 23)"),
+        ("SELECT k FROM stock WHERE k = (SELECT k FROM prices)",
+         "subqueries are not supported as values; they can be joined in FROM, in a query with HOP BY at the end"
+         " (line 1, column 39)"),
+        ("SELECT k FROM stock WHERE EXISTS (SELECT k FROM prices)",
+         "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND, in a query with"
+         " HOP BY at the end (line 1, column 27)"),
         ("SELECT k FROM stock WHERE k IN (SELECT k FROM prices)",
-         "IN takes a list of values; subqueries are not supported (line 1, column 27)"),
+         "IN takes a list of values; for a subquery write JOIN (SELECT DISTINCT ...) ON ..., and HOP BY ... at the end"
+         " (line 1, column 27)"),
+        ("SELECT k FROM stock, LATERAL (SELECT k FROM prices) x",
+         "LATERAL is not supported in FROM (line 1, column 38)"),
+        ("SELECT k FROM stock, UNNEST([1, 2]) x", "UNNEST is not supported in FROM (line 1, column 30)"),
+        # Brackets that are no window.
+        ("SELECT k FROM stock []",
+         "a window cannot be empty; write for example [RANGE 10 SECONDS] or [ROWS 100] (line 1, column 22)"),
+        ("SELECT a.k FROM stock [ROWS 1] a JOIN prices b [ ] ON a.k = b.k",
+         "a window cannot be empty; write for example [RANGE 10 SECONDS] or [ROWS 100] (line 1, column 50)"),
+        ("SELECT k[] FROM stock", "syntax error near 'FROM': something is missing (line 1, column 12)"),
+        ("SELECT k FROM stock [UNBOUNDED]",
+         "an unbounded window is not supported: its state would grow forever (line 1, column 22)"),
+        ("SELECT k FROM (stock [10 SECONDS])",
+         "a window begins with RANGE, ROWS or START WHEN, not with '10'; write for example [RANGE 10 SECONDS] or"
+         " [ROWS 100] (line 1, column 23)"),
+        ("SELECT k[1] FROM stock", "this expression is not supported: k[1] (line 1, column 8)"),
         ("SELECT x FROM generate_series(1, 5)", "table functions are not supported in FROM (line 1, column 15)"),
         ("SELECT k FROM stock TABLESAMPLE 10%", "TABLESAMPLE is not supported after FROM (line 1, column 15)"),
         ("SELECT [1, 2] FROM stock", "this expression is not supported: [1, 2] (line 1, column 9)"),

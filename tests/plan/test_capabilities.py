@@ -15,7 +15,7 @@ from midstream.plan.capabilities import LIMITS
 A, B, C = (f"SELECT k FROM {name} [ROWS 1]" for name in ("stock", "prices", "orders"))
 
 QUERIES = {
-    "operator": (f"{A} UNION {B}", f"{A} INTERSECT {B}", "SELECT DISTINCT k FROM stock"),
+    "operator": (f"{A} UNION {B}", f"{A} INTERSECT {B}", "SELECT DISTINCT k FROM stock [ROWS 1]"),
     "EXCEPT ALL": (f"{A} EXCEPT ALL {B}",),
     "nested EXCEPT": (f"{A} EXCEPT ({B} EXCEPT {C})",),
     "EXCEPT over a join": (f"{A} EXCEPT SELECT x.k FROM stock [ROWS 1] x, orders [ROWS 1] y",),
@@ -34,7 +34,8 @@ QUERIES = {
     "stream without a window": ("SELECT k FROM stock HOP BY 1 SECOND",),
     "window of no length": ("SELECT k FROM stock [RANGE 0 SECONDS] HOP BY 1 SECOND",),
     "EXISTS": (f"{A} WHERE EXISTS ({B}) HOP BY 1 SECOND",),
-    "IN with a subquery": (f"{A} WHERE k IN ({B}) HOP BY 1 SECOND",),
+    "IN with a subquery": (f"{A} WHERE k IN ({B}) HOP BY 1 SECOND", f"{A} WHERE k IN ({B})"),
+    "NOT IN with a subquery": (f"{A} WHERE k NOT IN ({B}) HOP BY 1 SECOND", f"{A} WHERE k NOT IN ({B})"),
 }
 PLANS = {"join order of a difference": ("(prices stock)", "auto"), "join method of a difference": (None, "hash")}
 CHANGES = ("change of a difference", "drain of a difference")
@@ -68,6 +69,20 @@ def test_a_change_that_a_difference_cannot_do_is_refused_by_name() -> None:
 @pytest.mark.parametrize(("limit", "text"), [(limit, text) for limit, texts in QUERIES.items() for text in texts])
 def test_a_limit_is_of_the_queries_it_is_said_to_be_of(limit: str, text: str) -> None:
     assert LIMITS[limit].hops in (None, text.endswith("HOP BY 1 SECOND"))
+
+
+@pytest.mark.parametrize("text", [t for limit, texts in QUERIES.items() if LIMITS[limit].at_hops for t in texts])
+def test_what_a_query_that_hops_can_do_is_said_and_true(text: str) -> None:
+    with pytest.raises(MidstreamError, match="a query that hops can do it: write HOP BY"):
+        parse_query(text, CATALOG)
+    assert parse_query(f"{text} HOP BY 1 SECOND", CATALOG).hop_us == 1_000_000
+
+
+def test_what_is_advised_instead_of_a_subquery_in_a_condition_can_be_written() -> None:
+    joined = "SELECT s.k FROM stock [ROWS 1] s JOIN (SELECT DISTINCT k FROM prices [ROWS 1]) x ON s.k = x.k"
+    absent = f"SELECT s.k FROM stock [ROWS 1] s WHERE NOT EXISTS ({B} WHERE prices.k = s.k)"
+    for text in (joined, absent):
+        assert parse_query(f"{text} HOP BY 1 SECOND", CATALOG).hop_us == 1_000_000
 
 
 def test_every_limit_has_an_example() -> None:

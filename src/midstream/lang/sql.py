@@ -65,6 +65,8 @@ def _syntax_error(error: ParseError) -> SqlError:
     # sqlglot counts to the last character of a token; people look at its first.
     column = end - len(word) + 1 if isinstance(end, int) and "\n" not in word else None
     description = str(found.get("description") or _first_line(error))
+    if "<class" in description:  # it names a part of sqlglot's tree
+        description = "something is missing"
     return SqlError(f"syntax error{near}: {description}", line, column)
 
 

@@ -89,7 +89,7 @@ def _draw(plan: Plan, statistics: Statistics, constants: Constants) -> list[str]
         emitted = not path and plan.query.emit == DELTA
         each = [cost(node, mode, plan.working[0], sizes, constants, emitted).total / 1e6 for mode in MODES]
         rows = f"{sizes.of(node).complete:,.0f}"
-        lines.append(f"{text:{width}}  {modes[path]}  {rows:>8}" + "".join(f"{ms:9.3f}" for ms in each))
+        lines.append(f"{text:{width}}  {modes[path]}  {rows:>8}" + "".join(f" {ms:8.3f}" for ms in each))
     return lines
 
 

@@ -62,6 +62,18 @@ class Aggregate:
         return f"{self.function.upper()}({what})"
 
 
+def find_aggregate(name: str, own: Mapping[str, UserAggregate] | None = None) -> str | UserAggregate:
+    """Return the aggregate that is called by a name: a function of the table, or one of the user."""
+    user = (own or {}).get(name.lower())
+    if user is not None:
+        return user
+    function = AGGREGATE_SYNONYMS.get(name.lower(), name.lower())
+    if function not in AGGREGATES:
+        known = ", ".join(a.upper() for a in (*AGGREGATES, *(own or {})))
+        raise PlanError(f"there is no aggregate {name.upper()}; the aggregates are {known}")
+    return function
+
+
 def aggregate(
     name: str, argument: Expr | None, distinct: bool = False, own: Mapping[str, UserAggregate] | None = None
 ) -> Aggregate:
@@ -75,11 +87,8 @@ def aggregate(
     >>> print(aggregate("avg", Column("t", "m", pa.decimal128(10, 2)), distinct=True))
     AVG(DISTINCT CAST(t.m AS DOUBLE))
     """
-    user = (own or {}).get(name.lower())
-    function = AGGREGATE_SYNONYMS.get(name.lower(), name.lower()) if user is None else user.name
-    if user is None and function not in AGGREGATES:
-        known = ", ".join(a.upper() for a in (*AGGREGATES, *(own or {})))
-        raise PlanError(f"there is no aggregate {name.upper()}; the aggregates are {known}")
+    found = find_aggregate(name, own)
+    user, function = (found, found.name) if isinstance(found, UserAggregate) else (None, found)
     if argument is None:
         if user is not None or function != COUNT or distinct:
             raise PlanError(f"{name.upper()} takes a value, not *")

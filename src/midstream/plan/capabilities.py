@@ -17,25 +17,38 @@ class Limit(NamedTuple):
 
     hops: bool | None
     sentence: str
+    at_hops: bool = False
+    """Whether a query that hops can do it, which is then said, too."""
 
 
+HOP_BY = "write HOP BY ... at the end"
 ROWS, HOPS = False, True
 LIMITS: dict[str, Limit] = {
     # Without HOP BY.
-    "operator": Limit(ROWS, "{word} is not supported yet"),
-    "EXCEPT ALL": Limit(ROWS, "EXCEPT ALL is not supported; EXCEPT compares values, however often they appear"),
+    "operator": Limit(ROWS, "{word} is not supported yet", at_hops=True),
+    "EXCEPT ALL": Limit(
+        ROWS, "EXCEPT ALL is not supported; EXCEPT compares values, however often they appear", at_hops=True
+    ),
     "nested EXCEPT": Limit(
         ROWS,
         "the right side of EXCEPT is one SELECT; a difference is taken from left to right: (a EXCEPT b) EXCEPT c",
+        at_hops=True,
     ),
-    "EXCEPT over a join": Limit(ROWS, "each side of EXCEPT reads one stream, but here is '{other}' beside '{alias}'"),
-    "aggregates in a difference": Limit(ROWS, "{word} is not supported in a difference yet"),
+    "EXCEPT over a join": Limit(
+        ROWS, "each side of EXCEPT reads one stream, but here is '{other}' beside '{alias}'", at_hops=True
+    ),
+    "aggregates in a difference": Limit(ROWS, "{word} is not supported in a difference yet", at_hops=True),
     "long difference": Limit(ROWS, f"a chain of differences has at most {MOST_IN_DIFFERENCE} streams, not {{count}}"),
-    "window over a set operation": Limit(ROWS, "a window over UNION, INTERSECT or EXCEPT is not supported yet"),
-    "join over a subquery": Limit(
-        ROWS, "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams"
+    "window over a set operation": Limit(
+        ROWS,
+        "a window over UNION, INTERSECT or EXCEPT is not supported yet; leave it out, and " + HOP_BY,
     ),
-    "anti join": Limit(ROWS, "{word} is only for queries that hop yet; write HOP BY ... at the end"),
+    "join over a subquery": Limit(
+        ROWS,
+        "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams",
+        at_hops=True,
+    ),
+    "anti join": Limit(ROWS, "{word} is only for queries that hop yet; " + HOP_BY),
     "join order of a difference": Limit(
         ROWS,
         "plan '{plan}' is no order of this difference: it begins with '{first}' and takes the others away one after "
@@ -60,12 +73,22 @@ LIMITS: dict[str, Limit] = {
     ),
     "window over a subquery": Limit(HOPS, "with HOP BY a window stands after a stream, not after a subquery"),
     "INTERSECT ALL": Limit(HOPS, "INTERSECT ALL is not supported; INTERSECT is"),
-    "EXISTS": Limit(
-        HOPS, "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND"
-    ),
-    "IN with a subquery": Limit(HOPS, "IN takes a list of values; for a subquery write NOT EXISTS (SELECT ...)"),
     # Either.
-    "subquery as a condition": Limit(None, "subqueries are not supported"),
+    "EXISTS": Limit(
+        None,
+        "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND, in a query with "
+        "HOP BY at the end",
+    ),
+    "IN with a subquery": Limit(
+        None,
+        "IN takes a list of values; for a subquery write JOIN (SELECT DISTINCT ...) ON ..., and HOP BY ... at the end",
+    ),
+    "NOT IN with a subquery": Limit(
+        None, "NOT IN takes a list of values; for a subquery write NOT EXISTS (SELECT ...), and HOP BY ... at the end"
+    ),
+    "subquery as a condition": Limit(
+        None, "subqueries are not supported as values; they can be joined in FROM, in a query with HOP BY at the end"
+    ),
 }
 
 
@@ -73,9 +96,10 @@ def cannot(limit: str, **named: object) -> str:
     """Return the sentence of a limit.
 
     >>> cannot("operator", word="UNION")
-    'UNION is not supported yet'
+    'UNION is not supported yet; a query that hops can do it: write HOP BY ... at the end'
     """
-    return LIMITS[limit].sentence.format(**named)
+    _, sentence, at_hops = LIMITS[limit]
+    return sentence.format(**named) + (f"; a query that hops can do it: {HOP_BY}" if at_hops else "")
 
 
 def refuse(limit: str, **named: object) -> PlanError:

@@ -11,7 +11,7 @@ from sqlglot import TokenType, exp
 from midstream.lang.bind.scope import Scope
 from midstream.lang.bind.statement import Statement
 from midstream.lang.syntax.dialect import keyword_before
-from midstream.lang.syntax.place import errors_at, offset_of
+from midstream.lang.syntax.place import errors_at
 from midstream.lang.syntax.types import read_interval, read_type
 from midstream.model.errors import PlanError
 from midstream.model.types import type_name
@@ -134,8 +134,8 @@ class ExpressionBinder:
 
     def in_(self, node: exp.Expr) -> Expr:
         if not node.expressions:
-            self.statement.check("IN with a subquery", offset_of(node))
-            self.refuse("IN takes a list of values; subqueries are not supported", node)
+            negated = "NOT " if isinstance(node.parent, exp.Not) else ""
+            self.refuse(cannot(f"{negated}IN with a subquery"), node)
         return resolve("in", [self.bind(node.this), *(self.bind(e) for e in node.expressions)])
 
     def like(self, node: exp.Expr, escape: exp.Expr | None = None) -> Expr:

@@ -15,7 +15,7 @@ from midstream.lang.syntax.dialect import keyword_offset
 from midstream.lang.syntax.place import error_at
 from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL
-from midstream.plan.aggregates import Aggregate, aggregate
+from midstream.plan.aggregates import Aggregate, aggregate, find_aggregate
 from midstream.plan.coerce import settle
 from midstream.plan.expr import Column, Expr, Literal, Shown, columns, replace_columns
 from midstream.plan.parts import GROUPS
@@ -121,6 +121,7 @@ class GroupBinder(ExpressionBinder):
         if distinct:
             arguments = list(arguments[0].expressions)
         name = node.name
+        find_aggregate(name, self.statement.aggregates)
         if len(arguments) != 1:
             raise PlanError(f"{name.upper()} takes 1 argument, not {len(arguments)}")
         star = star_of(arguments[0]) is not None and not arguments[0].text("table")

@@ -18,13 +18,16 @@ from midstream.lang.bind.names import Names
 from midstream.lang.bind.select_list import Item, select_items, star_of
 from midstream.lang.bind.sources import FromBinder, Inner, bare_source, is_around_joins
 from midstream.lang.bind.statement import Statement
-from midstream.lang.bind.window import JOIN_EXAMPLE, instances
+from midstream.lang.bind.window import AT_HOPS, JOIN_EXAMPLE, instances
 from midstream.lang.syntax.dialect import WINDOW, keyword_before, keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import SqlError
 from midstream.plan.algebra import Anti, Group, Rel, Windowed
+from midstream.plan.capabilities import HOP_BY
 from midstream.plan.expr import Column, Expr, aliases, replace_columns
+
+SUBQUERY = "a subquery in FROM needs a window that slides, and aggregates over it"
 
 
 @dataclass(frozen=True)
@@ -183,9 +186,9 @@ class SelectBinder(FromBinder):
     def refuse_no_aggregate(self, clause: WindowClause) -> NoReturn:
         """Say that the instances of a window are for aggregates."""
         if clause.has_instances:
-            message = "a window that slides needs an aggregate; write for example SELECT COUNT(*)"
+            message = f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {AT_HOPS}"
         else:
-            message = "a subquery in FROM needs a window that slides, and aggregates over it"
+            message = f"{SUBQUERY}; or {HOP_BY} instead"
         raise error_at(message, self.text, clause.offset)
 
     def refuse_from(self, select: exp.Select, grouping: tuple[str, int | None] | None) -> NoReturn:
@@ -205,12 +208,11 @@ class SelectBinder(FromBinder):
         word, offset = grouping or (None, None)
         if isinstance(item, exp.Subquery):
             example = f"(SELECT ...) [ROWS 10 SLIDE 5]{f' {item.alias}' if item.alias else ''}"
-            message = "a subquery in FROM needs a window that slides, and aggregates over it"
-            self.expressions.refuse(f"{message}; write for example FROM {example}", item)
+            self.expressions.refuse(f"{SUBQUERY}; write for example FROM {example}, or {HOP_BY} instead", item)
         name = bare_source(item, self.expressions).alias
         example = f"{item.name} [ROWS 50 SLIDE 1]{f' {name}' if name != item.name else ''}"
-        message = f"{word} needs a window that slides, and stream '{name}' has none; write for example {example}"
-        raise error_at(message, self.text, offset)
+        message = f"{word} needs a window that slides, and stream '{name}' has none"
+        raise error_at(f"{message}; write for example {example}, or {AT_HOPS}", self.text, offset)
 
 
 def item_of(select: exp.Select) -> exp.Expr | None:

@@ -158,8 +158,9 @@ def is_around_joins(node: exp.Expr) -> bool:
 def bare_source(node: exp.Expr, expressions: ExpressionBinder) -> Source:
     """Return the stream that a table of FROM names, without its window."""
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-        what = "table functions" if isinstance(node, exp.Table) else "values"
-        expressions.refuse(f"{what} are not supported in FROM", node)
+        words = ((exp.Table, "table functions are"), (exp.Lateral, "LATERAL is"), (exp.Unnest, "UNNEST is"))
+        what = next((word for kind, word in words if isinstance(node, kind)), "values are")
+        expressions.refuse(f"{what} not supported in FROM", node)
     refuse_renaming(node, expressions)
     with expressions.at(node.this):
         catalog = expressions.statement.catalog

@@ -9,7 +9,8 @@ from midstream.model.time import format_duration
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RangeWindow, RowsInstances, RowsWindow
 from midstream.plan.window import Window as PlainWindow
 
-JOIN_EXAMPLE = "to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5]"
+AT_HOPS = "plain windows such as [RANGE 10 SECONDS], and HOP BY ... at the end"
+JOIN_EXAMPLE = f"to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5], or {AT_HOPS}"
 
 
 def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWindow:
@@ -38,7 +39,8 @@ def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: 
             )
             return RowsInstances(clause.rows, clause.slide, partition_by)
         raise PlanError(
-            f"{word} needs a window that slides: say how far the window moves, for example {_example(clause)}"
+            f"{word} needs a window that slides: say how far the window moves, for example {_example(clause)}, "
+            "or how often there is a result, with HOP BY ... at the end"
         )
 
 

@@ -92,7 +92,7 @@ def take_windows(tokens: Sequence[Token], sql: str) -> tuple[list[Token], dict[i
     windows: dict[int, WindowClause] = {}
     index = 0
     while index < len(tokens):
-        if not (rest and is_window(tokens, index)):
+        if not is_window(tokens, index, rest):
             rest.append(tokens[index])
             index += 1
             continue

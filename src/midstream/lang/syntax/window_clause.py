@@ -14,6 +14,8 @@ from midstream.lang.syntax.place import error_at
 from midstream.model.time import format_duration
 from midstream.plan.expr import quoted
 
+KINDS = ("RANGE", "ROWS", "START")
+"""What a window begins with."""
 Condition = Callable[[Sequence[Token]], exp.Expr]
 """How the tokens of a condition are parsed."""
 
@@ -23,6 +25,13 @@ _CLOSES = {
     TokenType.L_BRACE: TokenType.R_BRACE,
     TokenType.CASE: TokenType.END,
 }
+_OPENS = (TokenType.L_PAREN, TokenType.COMMA)
+"""What an array stands after, and no window."""
+_CLAUSES = (
+    TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.ON, TokenType.USING, TokenType.WHERE,
+    TokenType.GROUP_BY, TokenType.HAVING,
+)  # fmt: skip
+"""Words that say what follows."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,25 @@ def _column(alias: str, name: str) -> str:
     return f"{quoted(alias)}.{quoted(name)}" if alias else quoted(name)
 
 
-def is_window(tokens: Sequence[Token], index: int) -> bool:
-    """Tell whether a window clause starts at a token."""
+def is_window(tokens: Sequence[Token], index: int, before: Sequence[Token]) -> bool:
+    """Tell whether a window clause starts at a token: by the word it begins with, or by what stands before it."""
+    if not before or tokens[index].token_type != TokenType.L_BRACKET:
+        return False
     word = tokens[index + 1].text.upper() if index + 1 < len(tokens) else ""
-    return tokens[index].token_type == TokenType.L_BRACKET and word in ("RANGE", "ROWS", "START")
+    return word in KINDS or (before[-1].token_type not in _OPENS and _in_from(before))
+
+
+def _in_from(before: Sequence[Token]) -> bool:
+    """Tell whether tokens end inside FROM, not in a condition of it."""
+    depth = 0
+    for token in reversed(before):
+        if token.token_type == TokenType.R_PAREN:
+            depth += 1
+        elif token.token_type == TokenType.L_PAREN:
+            depth = max(depth - 1, 0)
+        elif not depth and token.token_type in _CLAUSES:
+            return token.token_type in (TokenType.FROM, TokenType.JOIN)
+    return False
 
 
 def read_window(tokens: Sequence[Token], index: int, sql: str, condition: Condition) -> tuple[WindowClause, int]:
@@ -83,18 +107,21 @@ class _Reader(Cursor):
 
     def read(self) -> tuple[WindowClause, int]:
         kind, offset = self.word(), self.offset()
-        self.index += 1
-        if kind != "START":
-            offset = self.offset()
+        self.index += kind in KINDS
         if self.word() == "UNBOUNDED":
             raise self.error("an unbounded window is not supported: its state would grow forever")
         match kind:
             case "RANGE":
-                clause = self.range(offset)
+                clause = self.range(self.offset())
             case "ROWS":
-                clause = self.rows(offset)
-            case _:
+                clause = self.rows(self.offset())
+            case "START":
                 clause = self.predicate(offset)
+            case "]":
+                raise self.error(f"a window cannot be empty; {self.example}")
+            case _:
+                message = f"a window begins with RANGE, ROWS or START WHEN, not with {self.found()}"
+                raise self.error(f"{message}; {self.example}")
         self.expect("]")
         return clause, self.index
 

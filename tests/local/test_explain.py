@@ -1,0 +1,24 @@
+"""Explained plans: what people read of them."""
+
+import re
+
+from lang.streams import CATALOG
+
+from midstream.lang.sql import parse_query
+from midstream.local.explain import explain_plan
+from midstream.local.replay import plan_any
+from midstream.model.statistics import Statistics
+from midstream.plan.modes import MODES
+
+
+def test_costs_stand_apart_however_large_they_are() -> None:
+    query = parse_query("SELECT a.k FROM stock [ROWS 1] a, prices [ROWS 1] b WHERE a.k = b.k HOP BY 1 SECOND", CATALOG)
+    plan = plan_any(query)
+    for rows in (10.0, 1e6, 1e9, 1e12):
+        known = Statistics(window_rows={"a": rows, "b": rows})
+        lines = explain_plan(plan, statistics=known).splitlines()
+        drawn = [line.split() for line in lines if re.search(r"  [DC]I[DC]O  ", line) and "ms per hop" not in line]
+        assert len(drawn) == len(plan.modes)
+        for words in drawn:
+            assert words[-6] in MODES
+            assert [float(word.replace(",", "")) for word in words[-5:]], "rows, and a cost for each mode"
