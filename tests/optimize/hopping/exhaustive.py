@@ -18,10 +18,11 @@ from midstream.optimize.hopping.graph import (
     graph_of,
     graph_text,
     grouped,
+    own_conjuncts,
     reads,
 )
 from midstream.optimize.hopping.plain_names import plain_names, rename_below
-from midstream.optimize.hopping.plan_graph import is_set, narrowed, own_conjuncts, projects
+from midstream.optimize.hopping.plan_graph import is_set, narrowed, projects
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
 from midstream.optimize.hopping.select_below import select_below
@@ -161,7 +162,7 @@ class _Trees:
         return rels
 
     def _filtered(self, graph: Graph, number: int) -> list[Rel]:
-        own = own_conjuncts(graph, graph.owners(), number)
+        own = own_conjuncts(graph, number)
         rels = self.part(graph.parts[number])
         return [Select(r, tuple(own)) for r in rels] if own else rels
 

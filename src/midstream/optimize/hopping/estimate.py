@@ -31,6 +31,7 @@ from midstream.optimize.hopping.graph import (
     graph_of,
     graph_text,
     in_order,
+    own_conjuncts,
     reads,
 )
 from midstream.optimize.hopping.push_difference import push_differences
@@ -120,25 +121,23 @@ class Sizes:
         return found
 
     def _graph(self, graph: Graph) -> Size:
-        parts = self.filtered_parts(graph)
-        size = self.joined(parts, across(graph), parts)
-        for anti in graph.antis:
-            size = self.without(size, anti)
-        size = self.seen(size, graph.parts, graph.conjuncts, graph.antis)
-        size = projected(size, graph.outputs)
+        own = [self.filtered(part, own_conjuncts(graph, number)) for number, part in enumerate(graph.parts)]
+        size = projected(self.block(graph, own, range(len(own)), graph.antis), graph.outputs)
         if not graph.distinct:
             return size
         return self._measured(distinct_of(size, graph.columns), graph_text(graph, self.statistics.known_as))
 
-    def filtered_parts(self, graph: Graph) -> list[Size]:
-        """Return the sizes of a graph's parts, each under the conditions on it alone."""
-        owners = graph.owners()
-        own: list[list[Expr]] = [[] for _ in graph.parts]
-        for conjunct in graph.conjuncts:
-            at = reads(owners, [conjunct])
-            if len(at) < 2:
-                own[min(at, default=0)].append(conjunct)
-        return [self.filtered(p, c) for p, c in zip(graph.parts, own, strict=True)]
+    def block(self, graph: Graph, own: Sequence[Size], chosen: Sequence[int], antis: Sequence[Without]) -> Size:
+        """Return the size of some parts of a graph joined, less what some of its anti-joins leave out.
+
+        `own`: the sizes of all parts, each under the conditions on it alone.
+        """
+        owners, inside = graph.owners(), set(chosen)
+        within = [(c, at) for c in graph.conjuncts if (at := reads(owners, [c])) <= inside]
+        size = self.joined([own[i] for i in chosen], [c for c, at in within if len(at) > 1], own)
+        for anti in antis:
+            size = self.without(size, anti)
+        return self.seen(size, [graph.parts[i] for i in chosen], [c for c, _ in within], antis)
 
     def filtered(self, part: Part, conjuncts: Sequence[Expr]) -> Size:
         """Return the size of a part under conditions on it alone."""

@@ -95,6 +95,12 @@ def reads(owners: dict[Column, int], exprs: Iterable[Expr]) -> frozenset[int]:
     return frozenset(owners[c] for e in exprs for c in columns(e) if c in owners)
 
 
+def own_conjuncts(graph: Graph, number: int) -> list[Expr]:
+    """Return the conditions on one part alone; those on nothing are on the first one."""
+    owners = graph.owners()
+    return [c for c in graph.conjuncts if (reads(owners, [c]) or {0}) == {number}]
+
+
 def alone(part: Part) -> Graph:
     """Return the graph that is one part."""
     return Graph(tuple((c, c) for c in part.columns), (part,))

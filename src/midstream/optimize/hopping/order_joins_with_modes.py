@@ -165,21 +165,10 @@ class OrderJoins:
         """Return the size of a join of parts, less what anti-joins leave out."""
         found = self._size.get(state)
         if found is None:
-            found = self._size[state] = self._sized(*state)
+            antis = [a for k, a in enumerate(self.graph.antis) if state[1] >> k & 1]
+            found = self.sizes.block(self.graph, [s for s, _ in self.parts], members(state[0]), antis)
+            self._size[state] = found
         return found
-
-    def _sized(self, parts: int, done: int) -> Size:
-        chosen = members(parts)
-        conjuncts = [c for bits, c, _ in self.conjuncts if bits & ~parts == 0]
-        sizes = [self.parts[i][0] for i in chosen]
-        size = sizes[0] if len(chosen) == 1 else self.sizes.joined(sizes, conjuncts, [s for s, _ in self.parts])
-        antis = [a for k, a in enumerate(self.graph.antis) if done >> k & 1]
-        for anti in antis:
-            size = self.sizes.without(size, anti)
-        if len(chosen) == 1 and not antis:
-            return size
-        within = [c for c in self.graph.conjuncts if bits_of(reads(self.graph.owners(), [c])) & ~parts == 0]
-        return self.sizes.seen(size, [self.graph.parts[i] for i in chosen], within, antis)
 
     def _planned(self, state: _State, give: str) -> Planned:
         """Build the cheapest tree of a state."""

@@ -14,10 +14,10 @@ from itertools import product
 from midstream.optimize.hopping.assign_modes import Planned, Ways, assign_modes
 from midstream.optimize.hopping.cost import Constants, conversion_cost, own_cost, read_cost
 from midstream.optimize.hopping.estimate import Size, Sizes
-from midstream.optimize.hopping.graph import Difference, Graph, GroupOf, Part, UnionOf, Without, alone, reads
+from midstream.optimize.hopping.graph import Difference, Graph, GroupOf, Part, UnionOf, Without, alone, own_conjuncts
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
-from midstream.plan.expr import Column, Expr, columns
+from midstream.plan.expr import columns
 from midstream.plan.modes import CICO, CIDO, DICO, DIDO
 from midstream.plan.query import DELTA, Emit
 
@@ -108,10 +108,9 @@ class PlanGraph:
         return PlannedGraph(inside, size, joined)
 
     def _joined(self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph]) -> Ways:
-        owners = graph.owners()
         filtered: list[tuple[Size, Ways]] = []
         for number, planned in enumerate(parts):
-            own = own_conjuncts(graph, owners, number)
+            own = own_conjuncts(graph, number)
             whole = (self.sizes.part(planned.part), planned.ways)
             fewer = self.sizes.filtered(planned.part, own)
             ways = self._over([whole], fewer, partial(Select, conjuncts=tuple(own))) if own else planned.ways
@@ -189,11 +188,6 @@ def _as_part(graph: Graph) -> Part:
     """Return the part that a graph is, when it need not be made a set."""
     first = graph.parts[0]
     return first if graph == alone(first) else graph
-
-
-def own_conjuncts(graph: Graph, owners: dict[Column, int], number: int) -> list[Expr]:
-    """Return the conditions on one part alone; those on nothing are on the first one."""
-    return [c for c in graph.conjuncts if (reads(owners, [c]) or {0}) == {number}]
 
 
 def narrowed(graph: Graph) -> Scan | None:
