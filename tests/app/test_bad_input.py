@@ -178,7 +178,7 @@ BAD_SQL = {
     "limit": ("SELECT k FROM a LIMIT 5", ["LIMIT", "not supported yet"]),
     "outer join": ("SELECT a.k FROM a [ROWS 1] LEFT JOIN b [ROWS 1] ON a.k = b.k", ["LEFT JOIN", "not supported"]),
     "subquery in from": ("SELECT k FROM (SELECT k FROM a) x", ["subquery", "window"]),
-    "subquery in where": ("SELECT k FROM a WHERE k IN (SELECT k FROM b)", ["subqueries", "not supported"]),
+    "subquery in where": ("SELECT k FROM a WHERE k IN (SELECT k FROM b)", ["IN takes a list", "JOIN", "HOP BY"]),
     "union": ("SELECT k FROM a UNION SELECT k FROM b", ["UNION", "not supported yet"]),
     "with": ("WITH x AS (SELECT k FROM a) SELECT k FROM x", ["WITH", "not supported yet"]),
     "window function": ("SELECT row_number() OVER () FROM a", ["OVER"]),
