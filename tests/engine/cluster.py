@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.bucket import Bucket
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import MemoryStore
 from midstream.engine.control.versions import KnownVersions

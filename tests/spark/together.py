@@ -28,7 +28,7 @@ import pyspark.cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.spark import rehearse
 from midstream.spark.control_log import ControlLog
 from midstream.spark.lines import of_lines

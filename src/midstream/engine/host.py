@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from midstream.change.control import ControlManager
 from midstream.change.request import DELAYED_DRAIN, ChangeRequest, ControlRequest
-from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.bucket import Bucket
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
 from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MIGRATE, ControlQueue
@@ -46,6 +47,8 @@ class Left:
     reports: list[dict[str, Any]] = field(default_factory=list)
     """What each bucket reports of the last round."""
     summary: BatchSummary = field(default_factory=BatchSummary)
+    delay_us: int = 0
+    """The longest that results were held back, in event time."""
 
 
 class QueryHost:
@@ -186,6 +189,7 @@ class QueryHost:
 
     def _meet(self, outputs: list[BucketOutput], last: bool, left: Left) -> None:
         left.departures += self.merger.on_batch(outputs, everything=last)
+        left.delay_us = max(left.delay_us, self.merger.delay_us)
         left.reports = [output.report for output in outputs]
         summary = total(left.reports)
         self.records.see(summary.migrations)

@@ -310,7 +310,6 @@ class RunningLoop:
             return None
         started = time.perf_counter()
         before = host.streams()
-        host.merger.watch.begin(end)
         given = {
             n: Rows(r.times, r.offsets, {c: one_array(r.rows.column(c)) for c in r.rows.column_names})
             for n, r in rows.items()
@@ -331,7 +330,7 @@ class RunningLoop:
             wall_ms=(time.perf_counter() - started) * 1000,
             plan=summary.plan,
             phase=summary.phase,
-            output_delay_us=host.merger.watch.delay_us,
+            output_delay_us=left.delay_us,
             hops=summary.hops,
             flips=summary.flips,
         )

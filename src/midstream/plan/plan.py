@@ -68,8 +68,12 @@ class Plan:
         """Return the joins, or differences, of a plan that answers row by row, with every condition on one of them."""
         return lay_out(self.root, self.predicates, self.method)
 
-    def __str__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
         return relation_text(self.root, dict(self.of_paths())) if self.modes else tree_text(self.tree)
+
+    def __str__(self) -> str:
+        return self._text
 
     def explain(self) -> str:
         """Return the plan as people read it: output, tree, windows, stages from the inside out, partitioning."""

@@ -100,9 +100,15 @@ class Query:
 
     def columns_of(self, alias: str) -> tuple[str, ...]:
         """Return the columns of an alias that the query reads, in stream order."""
-        scan = next(s for s in scans(self.root) if s.source.alias == alias)
-        used = {c.name for c in (*scan.columns, *scan.source.partition_by)}
-        return tuple(n for n in scan.source.stream.columns.names if n in used)
+        return self._columns_read[alias]
+
+    @cached_property
+    def _columns_read(self) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for scan in scans(self.root):
+            used = {c.name for c in (*scan.columns, *scan.source.partition_by)}
+            found[scan.source.alias] = tuple(n for n in scan.source.stream.columns.names if n in used)
+        return found
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 from midstream.spark.pack import CONTROL, PACKED, Packer

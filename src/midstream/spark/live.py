@@ -12,7 +12,7 @@ from typing import Any, cast
 from pyspark.sql import DataFrame
 
 from midstream.change.record import OPEN
-from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import CONTROL, DRAIN, ELEMENT
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner, looks_of

@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from midstream.engine.bucket.bucket import Bucket, BucketSpec
+from midstream.engine.bucket.bucket import Bucket
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.store import Key
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows

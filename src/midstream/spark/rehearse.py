@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.change.control import GRACEFUL
 from midstream.change.record import unreached
 from midstream.change.request import ChangeRequest
-from midstream.engine.bucket.bucket import BucketSpec
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import ELEMENT
 from midstream.engine.control.versions import KnownVersions
 from midstream.engine.host import buckets_for
@@ -173,7 +173,6 @@ class Rehearsal:
         if number >= len(self.batches):
             return
         batch, report, merger = self.batches[number], self.report, self.merger
-        merger.watch.begin(batch.end_us)
         departures = merger.on_batch(outputs, everything=number + 1 == len(self.batches))
         for departure in departures:
             self.sink.write(departure.rows)
@@ -192,7 +191,7 @@ class Rehearsal:
                 wall_ms=(time.perf_counter() - started) * 1000,
                 plan=summary.plan,
                 phase=summary.phase,
-                output_delay_us=merger.watch.delay_us,
+                output_delay_us=merger.delay_us,
                 hops=summary.hops,
                 flips=summary.flips,
             )

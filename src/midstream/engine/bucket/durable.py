@@ -52,13 +52,13 @@ class DurableRows:
             self._store.remove(self._key(WINDOW, alias, chunk.number))
         self.add(alias, rows)
 
-    def wait(self, alias: int, rows: Rows) -> None:
+    def wait(self, alias: int, rows: Rows | None) -> None:
         """Keep the rows of an alias that wait, and no others."""
-        if len(rows):
+        if rows is not None:
             self._store.write(self._key(WAITING, alias, 0), rows.to_table())
         elif self._state.waiting.get(alias):
             self._store.remove(self._key(WAITING, alias, 0))
-        self._state.waiting[alias] = len(rows)
+        self._state.waiting[alias] = 0 if rows is None else len(rows)
 
     def expire(self, alias: int, before_us: int | None, keep_rows: int | None, until_us: int = FOREVER) -> None:
         """Drop chunks whose rows are all before a time, or that `keep_rows` later rows have followed.

@@ -29,6 +29,9 @@ class Intake:
     ) -> None:
         self.sources = plan.query.sources
         self.names = [plan.query.columns_of(s.alias) for s in self.sources]
+        self.first_of_stream = list({s.stream.name: k for k, s in reversed(list(enumerate(self.sources)))}.values())
+        """The first alias of each stream, by its place in FROM order: each row of a stream counts once."""
+        self._positions = {s.position for s in self.sources}
         self._state = state
         self._durable = durable
         self._lateness_us = lateness_us
@@ -56,29 +59,41 @@ class Intake:
             rows = in_order([part for _, part in sorted(given, key=lambda p: p[0])]).moved(shift)
             if start_us is not None:
                 rows = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
-            tardy = int(np.searchsorted(rows.times, self.late_before_us(source.position, before)))
+            tardy = int(np.searchsorted(rows.times, self._late_before_us(source.position, before)))
             if tardy:
                 self.late[rank] = rows.between(0, tardy)
                 rows = rows.between(tardy, len(rows))
             if len(rows):
                 waiting = self._waiting.get(rank)
-                self._waiting[rank] = rows if waiting is None or not len(waiting) else in_order([waiting, rows])
+                self._waiting[rank] = rows if waiting is None else in_order([waiting, rows])
 
-    def late_before_us(self, position: int, before: dict[int, int]) -> int:
+    def _late_before_us(self, position: int, before: dict[int, int]) -> int:
         """Return the time below which rows of a stream are late, by what earlier micro-batches have shown."""
         high = before.get(position)
-        bound = -FOREVER if high is None else high - self._lateness_us[position]
+        bound = -FOREVER if high is None else high - self._lateness_us.get(position, 0)
         return max(bound, self._state.released_us)
+
+    def first_anywhere_us(self, low: dict[int, int], before: dict[int, int]) -> int | None:
+        """Return the first time of a micro-batch in whatever bucket, late rows aside; `low` is the least per stream."""
+        found = (max(t, self._late_before_us(p, before)) for p, t in low.items() if p in self._positions)
+        return min(found, default=None)
 
     @property
     def first_us(self) -> int | None:
         """Return the time of the first row that waits."""
-        return min((int(rows.times[0]) for rows in self._waiting.values() if len(rows)), default=None)
+        return min((int(rows.times[0]) for rows in self._waiting.values()), default=None)
 
     def start_at(self, start_us: int) -> None:
         """Forget the rows that wait and are from before a time."""
-        for rank, rows in self._waiting.items():
-            self._waiting[rank] = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
+        for rank, rows in list(self._waiting.items()):
+            self._wait(rank, rows.between(int(np.searchsorted(rows.times, start_us)), len(rows)))
+
+    def _wait(self, rank: int, rows: Rows) -> None:
+        """Let rows of an alias wait, and no others."""
+        if len(rows):
+            self._waiting[rank] = rows
+        else:
+            self._waiting.pop(rank, None)
 
     def take_over(self, before: "Intake") -> None:
         """Take over the rows that wait, and the late ones."""
@@ -88,20 +103,19 @@ class Intake:
         """Return the time below which no row that is not late can still come; when all is drained, after all rows."""
         if drain and high:
             return max(high.values()) + 1
-        positions = {s.position for s in self.sources}
-        if any(p not in high for p in positions):
+        if not self._positions <= high.keys():
             return self._state.released_us
-        safe = min(high[p] - self._lateness_us[p] for p in positions)
+        safe = min(high[p] - self._lateness_us.get(p, 0) for p in self._positions)
         return max(safe, self._state.released_us)
 
     def release(self, upto_us: int) -> dict[int, Rows]:
         """Release the rows below a time; return them by alias."""
         released = {}
-        for rank, rows in self._waiting.items():
+        for rank, rows in list(self._waiting.items()):
             cut = int(np.searchsorted(rows.times, upto_us))
             if cut:
                 released[rank] = rows.between(0, cut)
-                self._waiting[rank] = rows.between(cut, len(rows))
+                self._wait(rank, rows.between(cut, len(rows)))
                 if self._durable is not None:
                     self._released.setdefault(rank, []).append(released[rank])
         self._state.released_us = max(self._state.released_us, upto_us)
@@ -122,8 +136,8 @@ class Intake:
         durable = self._durable
         if durable is None:
             return
-        for rank, rows in self._waiting.items():
-            durable.wait(rank, rows)
+        for rank in range(len(self.sources)):
+            durable.wait(rank, self._waiting.get(rank))
         for rank, parts in self._released.items():
             durable.add(rank, in_order(parts))
         for rank, source in enumerate(self.sources) if expiry is not None else ():
@@ -154,11 +168,6 @@ class Intake:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         durable.replace(rank, rows.where(counts[partition] - place <= window.count))
-
-    def counted(self, rank: int) -> bool:
-        """Return whether an alias is the first of its stream: each row of a stream counts once."""
-        source = self.sources[rank]
-        return source is next(s for s in self.sources if s.stream.name == source.stream.name)
 
     def late_table(self, rank: int) -> pa.Table:
         """Return late rows of an alias with their stream's name and their own column names."""

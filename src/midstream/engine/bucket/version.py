@@ -7,13 +7,15 @@ packed rows ──▶ intake: late? wait, release in order ──▶ version run
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from midstream.engine.bucket.durable import DurableRows
 from midstream.engine.bucket.intake import Intake
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.store import Store
 from midstream.engine.rows.rows import Rows, in_order
-from midstream.engine.run.contract import RunSpec, VersionRun
+from midstream.engine.run.contract import Kept, RunSpec, VersionRun
 from midstream.engine.run.family import adopt_run, rebuild_run, start_run
 from midstream.model.time import FOREVER
 from midstream.plan.plan import Plan
@@ -38,22 +40,29 @@ class VersionInBucket:
     def __init__(
         self,
         number: int,
-        plan: Plan,
-        spec: RunSpec,
+        spec: BucketSpec,
+        first: bool,
         state: VersionState,
-        lateness_us: dict[int, int],
-        recorded: bool,
         store: Store | None,
         memory: OperatorMemory | None,
     ) -> None:
+        plan = spec.plan_of(abs(number))
         self.number = number
         self.state = state
-        self._plan = plan
-        self._spec = spec
         self._durable = None if store is None else DurableRows(store, state, number)
         self._memory = memory
-        self.intake = Intake(plan, state, self._durable, lateness_us, recorded)
-        self.run, self.rebuilt = self._attach()
+        self.intake = Intake(plan, state, self._durable, spec.lateness_us, spec.recorded)
+        self.speaks = first or not plan.partitioning.one_bucket
+        """Results come from here: of a version that runs in one bucket only from the first.
+
+        The others have no row of it, but a query that hops answers without any.
+        """
+        self._counted = {
+            rank for rank in self.intake.first_of_stream
+            if first or self.intake.sources[rank].alias not in plan.partitioning.broadcast
+        }  # fmt: skip
+        """Aliases whose rows count as input here: each row of a stream once, those every bucket gets in the first."""
+        self.run, self.rebuilt = self._attach(plan, spec.run)
         self.begin_batch()
 
     def begin_batch(self) -> None:
@@ -62,20 +71,19 @@ class VersionInBucket:
         self.run.begin_batch()
         self._tested, self._flips = self.run.predicate_evaluations, self.run.flips
 
-    def _attach(self) -> tuple[VersionRun, bool]:
+    def _attach(self, plan: Plan, spec: RunSpec) -> tuple[VersionRun, bool]:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
         state, durable = self.state, self._durable
         if durable is None or not state.token:
-            return start_run(self.number, self._plan, self._spec), False
+            return start_run(self.number, plan, spec), False
         exported = None if self._memory is None else self._memory.take(self.number, state.token)
         if exported is not None:
-            run = adopt_run(self.number, self._plan, self._spec, exported, state.run)
+            run = adopt_run(self.number, plan, spec, exported, state.run)
         else:
             held = {k: durable.window_rows(k, names) for k, names in enumerate(self.intake.names)}
             rows = {self.intake.sources[k].alias: in_order(parts) for k, parts in held.items() if parts}
-            run = rebuild_run(
-                self.number, self._plan, self._spec, state.run, rows, durable.stage_rows(), state.released_us
-            )
+            kept = Kept(state.run, rows, durable.stage_rows(), state.released_us)
+            run = rebuild_run(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
         return run, exported is None
 
@@ -85,18 +93,15 @@ class VersionInBucket:
         self.run.take_over(before.run)
         self.rows_in = before.rows_in
 
-    def advance(self, upto_us: int, clock_us: int, count_from_us: int, here: set[str]) -> None:
+    def advance(self, upto_us: int, clock_us: int, count_from_us: int) -> None:
         """Run the rows below a time; time itself has come to `clock_us`.
 
-        Rows before `count_from_us` were counted in another version; those of aliases that are not `here` are counted
-        in another bucket.
+        Rows before `count_from_us` were counted in another version.
         """
-        released = self.intake.release(upto_us)
         rows: dict[str, Rows] = {}
-        for rank, mine in released.items():
-            alias = self.intake.sources[rank].alias
-            rows[alias] = mine
-            if alias in here and self.intake.counted(rank):
+        for rank, mine in self.intake.release(upto_us).items():
+            rows[self.intake.sources[rank].alias] = mine
+            if rank in self._counted:
                 self.rows_in += len(mine) - int(np.searchsorted(mine.times, count_from_us))
         self.run.take(rows, self.state.released_us, clock_us)
 
@@ -131,13 +136,16 @@ class VersionInBucket:
         durable.commit()
         return self._memory is None or self._memory.publish(self.number, self.state.token, run.export())
 
-    def report(self) -> dict[str, Any]:
-        """Return what the version did in this micro-batch, and what it holds."""
-        size = self.run.size()
-        return {
-            "waiting": self.intake.waiting,
-            "predicate_evaluations": self.run.predicate_evaluations - self._tested,
-            "state_tuples": size.tuples,
-            "state_bytes": size.nbytes,
-            "flips": self.run.flips - self._flips,
-        }
+    @property
+    def tested(self) -> int:
+        """Return how many pairs, tuples and values were tested in this micro-batch."""
+        return self.run.predicate_evaluations - self._tested
+
+    @property
+    def flips(self) -> int:
+        """Return how often values came into differences or left them before their time in this micro-batch."""
+        return self.run.flips - self._flips
+
+    def late_rows(self) -> list[pa.Table]:
+        """Return the late rows of this micro-batch that count here, a table for each stream."""
+        return [self.intake.late_table(rank) for rank in self.intake.late if rank in self._counted]

@@ -25,7 +25,6 @@ from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.results.output import BucketOutput, Leaving, hop_results, of_table, to_table
 from midstream.engine.results.schema import output_schema
-from midstream.engine.results.watch import OutputWatch
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import PlanError
 from midstream.model.format import check_format
@@ -66,8 +65,8 @@ class ResultMerger:
     """Per version and bucket: since when nothing older is left there."""
     due: int = 0
     """Changes that were read and whose position has not been reached: it may be in the next micro-batch."""
-    watch: OutputWatch = field(default_factory=OutputWatch)
-    """Follows the output of a micro-batch."""
+    delay_us: int = 0
+    """The longest that results of the last micro-batch were held back, in event time."""
 
     @property
     def quiet(self) -> bool:
@@ -97,6 +96,7 @@ class ResultMerger:
 
     def on_batch(self, outputs: Sequence[BucketOutput], everything: bool = False) -> list[Departure]:
         """Take what all buckets emit in a micro-batch; return what leaves, in order. `everything` at the end."""
+        self.delay_us = 0
         if not outputs:
             return []
         reports = [output.report for output in outputs]
@@ -108,7 +108,9 @@ class ResultMerger:
         for report in reports:
             for version, over_us in report["drained"].items():
                 self.drained.setdefault(int(version), {})[report["bucket"]] = over_us
-        self._watch_held(leaving)
+        for item in leaving:
+            if item.held_until_us is not None:
+                self._see_delay(item.results.rows, item.held_until_us)
         if self.control.quiet and not begun:
             return self._straight(leaving, hops)
         now_us = max(report["released_us"] for report in reports)
@@ -130,9 +132,7 @@ class ResultMerger:
         for results in self._merged(version, leaving, {}) if leaving else ():
             if not len(results):
                 continue  # what came in one bucket went in another
-            rows = versioned(results.rows, version)
-            out.append(rows)
-            self.watch.see(rows)
+            out.append(versioned(results.rows, version))
         if out:
             self.control.last_left = (out[-1].column("_time")[-1].as_py(), time.perf_counter())
         return self._departures(out, hops)
@@ -149,7 +149,7 @@ class ResultMerger:
         # A bucket emits in order.
         alone = len(self.labels) == 1
         out = [item.results for item in others] if alone else in_one_order(others) if others else []
-        columns = len(self.plan_of(abs(version)).query.schema)
+        columns = len(self.plan_of(abs(version)).query.root.columns)
         for hop_us, parts in sorted(answers.items()):
             rows = merged(parts, columns)
             traced = hop_us in hops
@@ -188,10 +188,17 @@ class ResultMerger:
                 self._announce_drained(version, over_us)
         out = []
         for emission in control.settle(upto_us, everything):
-            for batch in emission.batches:
-                self.watch.see_released(batch, upto_us) if emission.held else self.watch.see(batch)
-                out.append(batch)
+            out += emission.batches
+            for batch in emission.batches if emission.held else ():
+                self._see_delay(batch, upto_us)
         return out
+
+    def _see_delay(self, rows: pa.RecordBatch, left_us: int) -> None:
+        """Note how long results were held back that leave at a time; FOREVER: with the last of them."""
+        if rows.num_rows:
+            times = rows.column("_time").to_numpy()
+            left_us = left_us if left_us < FOREVER else int(times.max())
+            self.delay_us = max(self.delay_us, left_us - int(times.min()))
 
     def _comparable(self, version: int, results: list[Results]) -> list[Results]:
         """Return results that can be compared with answers at hops, where another version gives some."""
@@ -252,14 +259,6 @@ class ResultMerger:
         """Return, once, the elements that results of all buckets together have brought about."""
         found, self.control.decided = self.control.decided, []
         return found
-
-    def _watch_held(self, leaving: Sequence[Leaving]) -> None:
-        """Note how long results were held back in buckets."""
-        for item in leaving:
-            if item.held_until_us is not None and len(item.results):
-                times = item.results.rows.column("_time").to_numpy()
-                left_us = item.held_until_us if item.held_until_us < FOREVER else int(times.max())
-                self.watch.delay_us = max(self.watch.delay_us, left_us - int(times.min()))
 
     def _check_hops(self, reports: Sequence[dict[str, Any]]) -> None:
         """A hop leaves when all buckets have answered it, which they do in the same micro-batch."""

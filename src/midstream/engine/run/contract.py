@@ -81,6 +81,19 @@ class RunSpec:
     """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a run, from which it can be built again; of a new one, nothing."""
+
+    remembered: dict[str, Any] = field(default_factory=dict)
+    """What `VersionRun.remember` said."""
+    rows: dict[str, Rows] = field(default_factory=dict)
+    """The rows in the windows, by alias."""
+    stages: StageTables = ()
+    released_us: int = 0
+    """Rows below this time have been through the operators."""
+
+
 class VersionRun(ABC):
     """One version at work in one bucket.
 
@@ -112,16 +125,7 @@ class VersionRun(ABC):
 
     @classmethod
     @abstractmethod
-    def rebuild(
-        cls,
-        version: int,
-        plan: Plan,
-        spec: RunSpec,
-        remembered: dict[str, Any],
-        rows: dict[str, Rows],
-        stages: StageTables,
-        released_us: int,
-    ) -> "VersionRun":
+    def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "VersionRun":
         """Return a run whose states come from the rows in the windows, as they were up to a time."""
 
     @classmethod  # noqa: B027 - most have none

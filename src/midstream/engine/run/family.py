@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import RunSpec, StageTables, VersionRun
+from midstream.engine.run.contract import Kept, RunSpec, VersionRun
 from midstream.engine.run.hopping import HoppingRun
 from midstream.engine.run.sliding import SlidingRun
 from midstream.plan.plan import Plan
@@ -14,7 +13,7 @@ FAMILY: dict[When, type[VersionRun]] = {ROW: SlidingRun, CLOSE: SlidingRun, HOP:
 
 def start_run(version: int, plan: Plan, spec: RunSpec) -> VersionRun:
     """Return a run with empty states."""
-    return rebuild_run(version, plan, spec, {}, {}, (), 0)
+    return rebuild_run(version, plan, spec, Kept())
 
 
 def adopt_run(version: int, plan: Plan, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> VersionRun:
@@ -22,17 +21,9 @@ def adopt_run(version: int, plan: Plan, spec: RunSpec, exported: Any, remembered
     return FAMILY[plan.query.when].adopt(version, spec, exported, remembered)
 
 
-def rebuild_run(
-    version: int,
-    plan: Plan,
-    spec: RunSpec,
-    remembered: dict[str, Any],
-    rows: dict[str, Rows],
-    stages: StageTables,
-    released_us: int,
-) -> VersionRun:
+def rebuild_run(version: int, plan: Plan, spec: RunSpec, kept: Kept) -> VersionRun:
     """Return a run whose states come from the window rows."""
-    return FAMILY[plan.query.when].rebuild(version, plan, spec, remembered, rows, stages, released_us)
+    return FAMILY[plan.query.when].rebuild(version, plan, spec, kept)
 
 
 def load_kernels_of(plan: Plan) -> None:

@@ -14,7 +14,7 @@ from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.statistics import BucketStatistics, look_at
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Expiry, RunSpec, StageTables, VersionRun
+from midstream.engine.run.contract import Expiry, Kept, RunSpec, VersionRun
 from midstream.migrate.record import FINISHED, NO_OP, QUEUED, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.batch import Results
@@ -97,23 +97,15 @@ class HoppingRun(VersionRun):
         return HoppingRun(version, exported, remembered, spec)
 
     @classmethod
-    def rebuild(
-        cls,
-        version: int,
-        plan: Plan,
-        spec: RunSpec,
-        remembered: dict[str, Any],
-        rows: dict[str, Rows],
-        stages: StageTables,
-        released_us: int,
-    ) -> "HoppingRun":
+    def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "HoppingRun":
         """Return an execution as it was after the last hop, and the rows that came later, from the window rows."""
+        remembered = kept.remembered
         if remembered.get("plan") is not None:
             plan = read_plan(remembered["plan"], own_aggregates(plan.query.root))
         last_us = remembered.get("last_us")
         execution = HopExecution(plan)
         for before in (True, False):
-            for alias, mine in rows.items():
+            for alias, mine in kept.rows.items():
                 cut = 0 if last_us is None else int(np.searchsorted(mine.times, last_us))
                 part = mine.between(0, cut) if before else mine.between(cut, len(mine))
                 execution.add(alias, part.columns, part.times, part.offsets)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Expiry, Framework, RunSpec, StageRows, StageState, StageTables, VersionRun
+from midstream.engine.run.contract import Expiry, Framework, Kept, RunSpec, StageRows, StageState, VersionRun
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
@@ -60,23 +60,14 @@ class SlidingRun(VersionRun):
         return run
 
     @classmethod
-    def rebuild(
-        cls,
-        version: int,
-        plan: Plan,
-        spec: RunSpec,
-        remembered: dict[str, Any],
-        rows: dict[str, Rows],
-        stages: StageTables,
-        released_us: int,
-    ) -> "SlidingRun":
+    def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "SlidingRun":
         """Return operators whose states come from the window rows.
 
         Where two plans divide the work, the rows go through them again, with the migration at its position; so they do
         in a difference, which is then as it was after the last row it has seen. Else they only enter the states of
         their sources: the others are incomplete from now on and completed on demand.
         """
-        running = remembered.get("running")
+        remembered, running = kept.remembered, kept.remembered.get("running")
         written = remembered.get("before" if running else "plan")
         first, plan = plan, plan if written is None else read_plan(written, own_aggregates(plan.query.root))
         run = SlidingRun.start(version, plan, spec.ordered, spec.framework)
@@ -86,12 +77,12 @@ class SlidingRun(VersionRun):
         # What the stages hold is kept by itself; rows that go through the joins again have been there.
         held, pipeline.stages = pipeline.stages, []
         again = bool(running) or pipeline.execution.replays
-        if rows and again:
-            run._repeat(run._number(rows))
-        elif rows:
-            run._take_in_again(run._number(rows), released_us)
+        if kept.rows and again:
+            run._repeat(run._number(kept.rows))
+        elif kept.rows:
+            run._take_in_again(run._number(kept.rows), kept.released_us)
         pipeline.stages = held
-        for k, table, counters in stages:
+        for k, table, counters in kept.stages:
             held[k].restore(table, counters)
         run.begin_batch()
         return run

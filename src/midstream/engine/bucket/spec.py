@@ -1,0 +1,32 @@
+"""Bucket spec: what all buckets of a query share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from midstream.engine.bucket.state import Due
+from midstream.engine.run.contract import RunSpec
+from midstream.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class BucketSpec:
+    """What all buckets of a query share."""
+
+    plan_of: Callable[[int], Plan]
+    """Returns the plan a version was started with."""
+    lateness_us: dict[int, int]
+    """Allowed lateness per stream position."""
+    recorded: bool
+    """Rows come in order, with the offsets of a recording; else offsets are given as rows come."""
+    labels: tuple[int, ...]
+    """What all buckets are called; the first one counts rows that every bucket gets."""
+    run: RunSpec = field(default_factory=RunSpec)
+    schedule: tuple[Due, ...] = ()
+    """What is to happen, known beforehand, in order of time."""
+    audit: bool = False
+    """Changes count what they lose, unless they say otherwise."""
+
+    @property
+    def alone(self) -> bool:
+        """Return whether there is one bucket."""
+        return len(self.labels) <= 1

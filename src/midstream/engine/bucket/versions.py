@@ -1,0 +1,169 @@
+"""The versions of a query in one bucket: who takes rows, who enters and leaves, who starts anew.
+
+    lives of the versions (change/lifecycle.py) ──▶ versions taken up ──▶ rows of the micro-batch go to each of them
+
+A version is taken up when it is wanted and left when it is over; what is written down of it is forgotten then. The
+number of a reference, a version that runs only to be counted, is negative.
+"""
+
+from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.spec import BucketSpec
+from midstream.engine.bucket.state import BucketState, VersionState
+from midstream.engine.bucket.store import Store
+from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
+from midstream.engine.rows.packed import Packed
+from midstream.model.time import NEVER
+
+
+class BucketVersions:
+    """The versions taken up in a bucket. Invariant: those of `open` are in `ran`, with what left of them so far."""
+
+    def __init__(
+        self, spec: BucketSpec, label: int, state: BucketState, store: Store | None, memory: OperatorMemory | None
+    ) -> None:
+        self.spec = spec
+        self.state = state
+        self.control = state.control
+        self.open: dict[int, VersionInBucket] = {}
+        self.ran: list[VersionInBucket] = []
+        """The versions that have run in this micro-batch, oldest first; also those that are over."""
+        self._first = label == spec.labels[0]
+        self._store = store
+        self._memory = memory
+        self._packed = Packed()
+        self._before: dict[int, int] = {}
+        self._traced = False
+
+    def begin_batch(self, packed: Packed, before: dict[int, int]) -> None:
+        """Let the versions have the rows of a micro-batch.
+
+        `before` is the largest time per stream position that micro-batches before this one have shown.
+        """
+        self._packed, self._before = packed, before
+        self.ran = list(self.open.values())
+        for version in self.ran:
+            version.begin_batch()
+            self._take_in(version)
+
+    def wanted(self) -> list[int]:
+        """Return the versions that take rows: those that live, are audited or wait, and references."""
+        control, waiting = self.control, self.waiting()
+        lives = [n for n in control.lives if n in waiting or self.runs(n)]
+        return [*lives, *(-c.new for c in control.changes if c.wants_reference)]
+
+    def waiting(self) -> list[int]:
+        """Return versions that keep their rows until they may start."""
+        return [c.new for c in self.control.open_changes if c.waits_for_drain]
+
+    def runs(self, number: int) -> bool:
+        """Return whether rows go through a version: it lives, or what it loses or would have emitted is counted."""
+        if number < 0:
+            return any(c.new == -number and c.wants_reference for c in self.control.changes)
+        return self.control.lives[number].alive or self.control.audits(number)
+
+    @property
+    def newest(self) -> VersionInBucket | None:
+        """Return the newest version that lives."""
+        return max(self._living(), key=lambda version: version.number, default=None)
+
+    def _living(self) -> list[VersionInBucket]:
+        return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]
+
+    def safe_us(self, drain: bool) -> int:
+        """Return up to where all rows have come, for the versions that run."""
+        high = self.state.high
+        return min((v.intake.safe_us(drain, high) for v in self._living()), default=min(high.values(), default=NEVER))
+
+    def enter_wanted(self) -> list[VersionInBucket]:
+        """Take up the versions that are wanted and not there; return them."""
+        return [self._enter(number) for number in self.wanted() if number not in self.open]
+
+    def _enter(self, number: int) -> VersionInBucket:
+        state, start_us = self.state, self._start_us(number)
+        new = number not in state.versions
+        if new:
+            state.versions[number] = VersionState(batches=state.batches)
+            if start_us is not None:
+                state.versions[number].released_us = start_us
+        version = VersionInBucket(number, self.spec, self._first, state.versions[number], self._store, self._memory)
+        if new and start_us is not None:
+            version.run.begin_at(start_us)
+        version.run.trace(self._traced)
+        self._take_in(version)
+        self.open[number] = version
+        self.ran.append(version)
+        return version
+
+    def _start_us(self, number: int) -> int | None:
+        """Return from where a version takes rows; None: from the first one on."""
+        if number < 0:
+            return next(c.position_us for c in self.control.changes if c.new == -number)
+        start_us = self.control.lives[number].start_us
+        return None if start_us == NEVER else start_us
+
+    def _take_in(self, version: VersionInBucket) -> None:
+        """Let a version have the rows of this micro-batch."""
+        packed, intake, start_us = self._packed, version.intake, self._start_us(version.number)
+        intake.take_in(packed, abs(version.number), start_us, self._before)
+        if version.number > 0 and start_us is None:
+            # The first row of the query, in whatever bucket, of those that are not late.
+            first_us = intake.first_us if self.spec.alone else intake.first_anywhere_us(packed.low, self._before)
+            if first_us is not None:
+                version.run.begin_at(first_us)
+
+    def trace(self, on: bool) -> None:
+        """Let results say from now on what brought them and what they depend on; or not."""
+        self._traced = on
+        for version in self.open.values():
+            version.run.trace(on)
+
+    def watch(self) -> None:
+        """Let versions that drain, or whose losses are counted, look out for the end of what is old."""
+        for number, version in self.open.items():
+            watched_us = self.control.watched_us(number) if number > 0 else None
+            if watched_us is not None:
+                version.watch(watched_us)
+
+    def start_waiting(self) -> None:
+        """Let versions that had to wait for a drain begin with the rows from their start on."""
+        for number, version in self.open.items():
+            if number < 0:
+                continue
+            life, state = self.control.lives[number], version.state
+            if life.alive and life.start_us is not None and state.released_us < life.start_us:
+                state.released_us = life.start_us
+                version.intake.start_at(life.start_us)
+                version.run.begin_at(life.start_us)
+
+    def leave_ended(self) -> None:
+        """Release versions that are over."""
+        for number in [n for n in self.open if not self.runs(n) and n not in self.waiting()]:
+            stop_us = self.control.lives[number].stop_us if number > 0 else None
+            if stop_us is None or self.open[number].state.released_us >= stop_us:
+                del self.open[number]
+
+    def close(self, release: bool) -> bool:
+        """Keep what must last of each version, forget the others; see `VersionInBucket.close`."""
+        closed = [version.close(release, self._packed.last) for version in self.open.values()]
+        for number in [n for n in self.state.versions if n not in self.open]:
+            self._forget(number)
+        return all(closed)
+
+    def _forget(self, number: int) -> None:
+        """Forget what is written down of a version."""
+        state = self.state.versions.pop(number, None)
+        if state is not None and self._store is not None:
+            DurableRows(self._store, state, number).forget()
+        if self._memory is not None:
+            self._memory.forget(number)
+
+    def restart(self, number: int) -> None:
+        """Forget what a version holds: it starts anew, with the rows that wait."""
+        before = self.open.pop(number, None)
+        self._forget(number)
+        if before is not None:
+            fresh = self._enter(number)
+            self.ran.remove(fresh)
+            self.ran[self.ran.index(before)] = fresh
+            fresh.take_over(before)
+            fresh.intake.start_at(self._start_us(number) or NEVER)
