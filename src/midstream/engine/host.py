@@ -195,7 +195,8 @@ class QueryHost:
         self.records.see(summary.migrations)
         if summary.migrations:
             self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
-        left.summary = summary.after(left.summary)
+        summary.add_earlier(left.summary)
+        left.summary = summary
 
     def _packed(self, rows: Mapping[str, Rows], end_us: int) -> list[Packed]:
         """Return what each bucket gets of the rows of all streams."""

@@ -86,14 +86,14 @@ class Intake:
     def start_at(self, start_us: int) -> None:
         """Forget the rows that wait and are from before a time."""
         for rank, rows in list(self._waiting.items()):
-            self._wait(rank, rows.between(int(np.searchsorted(rows.times, start_us)), len(rows)))
+            self._wait_from(rank, rows, int(np.searchsorted(rows.times, start_us)))
 
-    def _wait(self, rank: int, rows: Rows) -> None:
-        """Let rows of an alias wait, and no others."""
-        if len(rows):
-            self._waiting[rank] = rows
+    def _wait_from(self, rank: int, rows: Rows, start: int) -> None:
+        """Let the rows of an alias wait from a place on, and no others."""
+        if start < len(rows):
+            self._waiting[rank] = rows.between(start, len(rows))
         else:
-            self._waiting.pop(rank, None)
+            del self._waiting[rank]
 
     def take_over(self, before: "Intake") -> None:
         """Take over the rows that wait, and the late ones."""
@@ -115,7 +115,7 @@ class Intake:
             cut = int(np.searchsorted(rows.times, upto_us))
             if cut:
                 released[rank] = rows.between(0, cut)
-                self._wait(rank, rows.between(cut, len(rows)))
+                self._wait_from(rank, rows, cut)
                 if self._durable is not None:
                     self._released.setdefault(rank, []).append(released[rank])
         self._state.released_us = max(self._state.released_us, upto_us)

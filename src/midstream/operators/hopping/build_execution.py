@@ -109,10 +109,10 @@ class HopExecution:
         """Return the time of the oldest row in the windows, and a fingerprint of all rows in them; FOREVER: none is."""
         oldest_us, prints = FOREVER, 0
         for source in self.plan.query.sources:
-            stamps = self.windows[source.alias].stamps()
-            if len(stamps):
-                oldest_us = min(oldest_us, int(stamps[:, 0].min()))
-                prints += int(mixed(stamps[:, 1], source.position).sum(dtype=np.uint64))
+            times, offsets = self.windows[source.alias].stamps()
+            if len(times):
+                oldest_us = min(oldest_us, int(times.min()))
+                prints += int(mixed(offsets, source.position).sum(dtype=np.uint64))
         return oldest_us, prints % 2**64
 
     def load(self, hop_us: int) -> None:

@@ -30,8 +30,8 @@ class HopWindow:
         self._until = np.empty(16, np.int64)
         self._numbers = np.empty((16, 2), np.int64)
         """The key of each row, and which of the key's rows it is."""
-        self._stamps = np.empty((16, 2), np.int64)
-        """Time and offset of each row."""
+        self._times = np.empty(16, np.int64)
+        self._offsets = np.empty(16, np.int64)
         self._start = self._end = self._given = 0
         """Rows [start, end) are held; those before `given` were given in a delta."""
         self.came = 0
@@ -45,15 +45,15 @@ class HopWindow:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return self._rows.nbytes + self._until.nbytes + self._numbers.nbytes + self._stamps.nbytes
+        return self._rows.nbytes + self._until.nbytes + self._numbers.nbytes + 2 * self._times.nbytes
 
     def held(self) -> Matrix:
         """Return the rows held."""
         return self._rows[self._start : self._end]
 
-    def stamps(self) -> Matrix:
-        """Return time and offset of the rows held."""
-        return self._stamps[self._start : self._end]
+    def stamps(self) -> tuple[Vector, Vector]:
+        """Return times and offsets of the rows held."""
+        return self._times[self._start : self._end], self._offsets[self._start : self._end]
 
     def add(self, rows: Matrix, times: Vector, offsets: Vector) -> None:
         """Take in rows in order of time."""
@@ -64,7 +64,7 @@ class HopWindow:
         self._make_room(n)
         inside = slice(self._end, self._end + n)
         self._rows[inside] = rows
-        self._stamps[inside, 0], self._stamps[inside, 1] = times, offsets
+        self._times[inside], self._offsets[inside] = times, offsets
         if self._range_us is not None:
             self._until[inside] = times + self._range_us
         else:
@@ -142,8 +142,8 @@ class HopWindow:
         places = self._start + np.flatnonzero(kept)
         given = int((places < self._given).sum())
         n = len(places)
-        self._rows[:n], self._until[:n] = self._rows[places], self._until[places]
-        self._numbers[:n], self._stamps[:n] = self._numbers[places], self._stamps[places]
+        for held in (self._rows, self._until, self._numbers, self._times, self._offsets):
+            held[:n] = held[places]
         self._start, self._given, self._end = 0, given, n
 
     def _make_room(self, more: int) -> None:
@@ -154,6 +154,6 @@ class HopWindow:
         inside = slice(self._start, self._end)
         self._rows, self._until = grown(self._rows[inside], held, size), grown(self._until[inside], held, size)
         self._numbers = grown(self._numbers[inside], held, size)
-        self._stamps = grown(self._stamps[inside], held, size)
+        self._times, self._offsets = grown(self._times[inside], held, size), grown(self._offsets[inside], held, size)
         self._given -= self._start
         self._start, self._end = 0, held
