@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from engine.memory_store import MemoryStore
 
 from midstream.engine.bucket.bucket import Bucket
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import Due
-from midstream.engine.bucket.store import MemoryStore
 from midstream.engine.control.versions import KnownVersions
 from midstream.engine.planning.plans import migrated
 from midstream.engine.results.merger import Departure, ResultMerger

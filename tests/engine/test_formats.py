@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from engine.memory_store import MemoryStore
 
 from midstream.engine.bucket.state import BucketState
-from midstream.engine.bucket.store import MemoryStore
 from midstream.engine.results.merger import ResultMerger
 from midstream.lang.sql import parse_query
 from midstream.model.errors import MidstreamError

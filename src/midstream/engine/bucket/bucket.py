@@ -72,10 +72,10 @@ class Bucket:
         beginnings.ask(controls)
         drain = any(c["do"] == DRAIN for c in controls)
         # For the whole micro-batch: what has left by then and what leaves after a change meet.
-        reached_us = self._reached_us(versions.safe_us(drain))
-        versions.trace(not self.control.quiet or beginnings.changes_by(reached_us))
+        safe_us = versions.safe_us(drain)
+        versions.trace(not self.control.quiet or beginnings.changes_by(self._reached_us(safe_us)))
         phase = self.control.phase
-        self._run(drain)
+        self._run(safe_us, drain)
         statistics = [v.run.statistics() for v in list(versions.open.values())[-1:]]
         shared = versions.close(drain)
         state.controls += [c["id"] for c in controls]
@@ -123,15 +123,13 @@ class Bucket:
         """Return up to where things that are due happen, when all rows up to a time have come."""
         return safe_us if self._clock_us is None else min(safe_us, self._clock_us)
 
-    def _run(self, drain: bool) -> None:
+    def _run(self, safe_us: int, drain: bool) -> None:
         """Run all versions up to where no row can come any more, stopping where something is due."""
-        while True:
-            safe_us = self._versions.safe_us(drain)
-            due = self._beginnings.next_due(self._reached_us(safe_us))
-            self._advance(safe_us if due is None or due.at_us is None else due.at_us)
-            if due is None:
-                return
+        while (due := self._beginnings.next_due(self._reached_us(safe_us))) is not None:
+            self._advance(safe_us if due.at_us is None else due.at_us)
             self._beginnings.begin(due)
+            safe_us = self._versions.safe_us(drain)
+        self._advance(safe_us)
 
     def _advance(self, upto_us: int) -> None:
         """Run every version that lives up to a time; see what first results and ended drains bring."""

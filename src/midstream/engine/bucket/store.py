@@ -1,6 +1,7 @@
 """Store: where a bucket keeps what must last: a head, and tables under structured keys.
 
-In process a store is a dictionary, on Spark it is the query's state store; only there tables become bytes.
+In process a store is a folder, or there is none; on Spark it is the query's state store. Only there tables become
+bytes.
 """
 
 from typing import NamedTuple, Protocol
@@ -37,31 +38,3 @@ class Store(Protocol):
 
     def remove(self, key: Key) -> None:
         """Remove a table."""
-
-
-class MemoryStore:
-    """A store in this process."""
-
-    def __init__(self) -> None:
-        self.head: str | None = None
-        self.tables: dict[Key, pa.Table] = {}
-
-    def read_head(self) -> str | None:
-        """Return the head, or None before the first micro-batch."""
-        return self.head
-
-    def write_head(self, head: str) -> None:
-        """Replace the head."""
-        self.head = head
-
-    def read(self, key: Key) -> pa.Table:
-        """Return a table."""
-        return self.tables[key]
-
-    def write(self, key: Key, table: pa.Table) -> None:
-        """Add or replace a table."""
-        self.tables[key] = table
-
-    def remove(self, key: Key) -> None:
-        """Remove a table."""
-        del self.tables[key]

@@ -60,7 +60,8 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def in_order(parts: Sequence[Rows]) -> Rows:
     """Put rows together, sorted by time; among equal times in the order given."""
-    parts = [p for p in parts if len(p)] or list(parts[:1])
+    if len(parts) > 1:
+        parts = [p for p in parts if len(p)] or parts[:1]
     if len(parts) == 1:
         whole = parts[0]
     else:

@@ -1,0 +1,33 @@
+"""A store of a bucket in a dictionary, so that tests can look into it and put it back."""
+
+import pyarrow as pa
+
+from midstream.engine.bucket.store import Key
+
+
+class MemoryStore:
+    """A store in this process."""
+
+    def __init__(self) -> None:
+        self.head: str | None = None
+        self.tables: dict[Key, pa.Table] = {}
+
+    def read_head(self) -> str | None:
+        """Return the head, or None before the first micro-batch."""
+        return self.head
+
+    def write_head(self, head: str) -> None:
+        """Replace the head."""
+        self.head = head
+
+    def read(self, key: Key) -> pa.Table:
+        """Return a table."""
+        return self.tables[key]
+
+    def write(self, key: Key, table: pa.Table) -> None:
+        """Add or replace a table."""
+        self.tables[key] = table
+
+    def remove(self, key: Key) -> None:
+        """Remove a table."""
+        del self.tables[key]
