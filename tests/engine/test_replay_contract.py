@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import midstream as ms
 from midstream.app.cli import main
+from midstream.app.engine import Run
 from midstream.app.replay import replay
 from midstream.local.replay import prepare
 from midstream.local.report import Report
@@ -284,7 +285,7 @@ def sorted_stably(table: pa.Table) -> pa.Table:
     return table.take(pa.array(sorted(range(len(times)), key=lambda i: times[i]), pa.int64()))
 
 
-def engine_run(tables: dict[str, pa.Table], lateness: dict[str, int], query: str, **how: Any) -> ms.app.engine.Run:
+def engine_run(tables: dict[str, pa.Table], lateness: dict[str, int], query: str, **how: Any) -> Run:
     engine = ms.Engine()
     for name, table in tables.items():
         engine.stream(name, table, time="ts", lateness=lateness.get(name, 0))
