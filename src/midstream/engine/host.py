@@ -190,12 +190,13 @@ class QueryHost:
     def _meet(self, outputs: list[BucketOutput], last: bool, left: Left) -> None:
         left.departures += self.merger.on_batch(outputs, everything=last)
         left.delay_us = max(left.delay_us, self.merger.delay_us)
-        left.reports = [output.report for output in outputs]
+        again, left.reports = bool(left.reports), [output.report for output in outputs]
         summary = total(left.reports)
         self.records.see(summary.migrations)
         if summary.migrations:
             self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
-        summary.add_earlier(left.summary)
+        if again:
+            summary.add_earlier(left.summary)
         left.summary = summary
 
     def _packed(self, rows: Mapping[str, Rows], end_us: int) -> list[Packed]:
