@@ -89,9 +89,7 @@ class Migrator:
 
         The request says the event time it is for: the same in all buckets, whatever rows they have.
         """
-        record = MigrationRecord(
-            request.identity, request.plan, request.strategy, request.options, request.at_us, str(self.plan)
-        )
+        record = MigrationRecord.of(request, from_plan=str(self.plan))
         self.records.append(record)
         direct = not self.waiting
         self.waiting.append((request, record))

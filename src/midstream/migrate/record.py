@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from midstream.migrate.request import MigrationRequest
 from midstream.operators.contract.execution import Progress
 
 QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED, REFUSED = (
@@ -47,6 +48,12 @@ class MigrationRecord:
     """The longest event time without output while it lasted."""
     output_delay_us: int = 0
     """The most a result was held back."""
+
+    @staticmethod
+    def of(request: MigrationRequest, strategy: str | None = None, **known: Any) -> "MigrationRecord":
+        """Return the record of what a request asks for, with what else is known of it by field."""
+        asked = (request.identity, request.plan, strategy or request.strategy, request.options, request.at_us)
+        return MigrationRecord(*asked, **known)
 
     def note(self, progress: Progress) -> None:
         """Write down what the switch of plans has done so far."""

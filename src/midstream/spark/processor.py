@@ -14,7 +14,7 @@ from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.store import Key
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.family import load_kernels_of
+from midstream.engine.run.family import family_of
 from midstream.model.failpoint import reach
 from midstream.spark.blobs import from_blob, to_blob
 from midstream.spark.lines import to_lines
@@ -71,7 +71,7 @@ class BucketProcessor(StatefulProcessor):
         label = int(key[0])
         spec = self._spec_of(label)
         # What a migration will need is loaded in the first micro-batch of a worker.
-        load_kernels_of(spec.plan_of(1))
+        family_of(spec.plan_of(1)).load_kernels(spec.plan_of(1))
         with MappedMemory(Path(self._mapped_folder) / str(label)) as memory:
             bucket = Bucket(spec, label, SparkStore(self._head, self._tables), memory)
             reach("bucket opened")

@@ -83,11 +83,8 @@ class Beginnings:
                 request = replace(request, at_us=at_us) if request.at_us is None else request
                 newest.run.migrate(request, control.get("plan"), control["id"])
             except (MidstreamError, TypeError) as error:
-                self._refuse(MigrationRecord(identity, str(asked.get("plan")), str(asked.get("strategy"))), str(error))
-
-    def _refuse(self, record: MigrationRecord, reason: str) -> None:
-        record.state, record.reason = REFUSED, reason
-        self.refused.append(record)
+                words = str(asked.get("plan")), str(asked.get("strategy"))
+                self.refused.append(MigrationRecord(identity, *words, state=REFUSED, reason=str(error)))
 
     def next_due(self, reached_us: int) -> Due | None:
         """Return the first thing whose position time has come to."""
@@ -125,9 +122,9 @@ class Beginnings:
         newest = self._versions.newest
         if newest is not None:
             newest.run.migrate(request)
-            return
-        record = MigrationRecord(request.identity, request.plan, request.strategy, request.options, request.at_us)
-        self._refuse(record, "nothing runs that could be migrated")
+        else:
+            reason = "nothing runs that could be migrated"
+            self.refused.append(MigrationRecord.of(request, state=REFUSED, reason=reason))
 
     def _begin_control(self, due: ControlRequest, at_us: int) -> dict[str, Any]:
         """Let a control element take effect; return what others have to know of it: also why not, if it cannot."""

@@ -16,7 +16,7 @@ from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.store import Store
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.engine.run.contract import Kept, RunSpec, VersionRun
-from midstream.engine.run.family import adopt_run, rebuild_run, start_run
+from midstream.engine.run.family import family_of
 from midstream.model.time import FOREVER
 from midstream.plan.plan import Plan
 
@@ -75,15 +75,15 @@ class VersionInBucket:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
         state, durable = self.state, self._durable
         if durable is None or not state.token:
-            return start_run(self.number, plan, spec), False
+            return family_of(plan).rebuild(self.number, plan, spec, Kept()), False
         exported = None if self._memory is None else self._memory.take(self.number, state.token)
         if exported is not None:
-            run = adopt_run(self.number, plan, spec, exported, state.run)
+            run = family_of(plan).adopt(self.number, spec, exported, state.run)
         else:
             held = {k: durable.window_rows(k, names) for k, names in enumerate(self.intake.names)}
             rows = {self.intake.sources[k].alias: in_order(parts) for k, parts in held.items() if parts}
             kept = Kept(state.run, rows, durable.stage_rows(), state.released_us)
-            run = rebuild_run(self.number, plan, spec, kept)
+            run = family_of(plan).rebuild(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
         return run, exported is None
 

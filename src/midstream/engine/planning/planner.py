@@ -88,7 +88,7 @@ class Planner:
 
     def ask(self, request: MigrationRequest, row: str | None = None) -> MigrationRecord:
         """Plan a migration and send it, or refuse to; return its record so far."""
-        record = MigrationRecord(request.identity, request.plan, MOVING_STATE, request.options, request.at_us)
+        record = MigrationRecord.of(request, MOVING_STATE)
         try:
             self._send(request, self.planned(request), row)
         except MidstreamError as error:

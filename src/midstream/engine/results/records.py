@@ -16,11 +16,8 @@ class Records:
 
     def __init__(self, schedule: Sequence[MigrationRequest] = (), plan: str = "") -> None:
         self._records: dict[str, dict[str, Any]] = {
-            r.identity: MigrationRecord(
-                r.identity, r.plan, r.strategy, r.options, r.at_us, plan, NOT_REACHED
-            ).to_dict()
-            for r in schedule
-        }  # fmt: skip
+            r.identity: MigrationRecord.of(r, from_plan=plan, state=NOT_REACHED).to_dict() for r in schedule
+        }
         self._last_us: dict[str, int] = {}
         """When something last left, of migrations under way."""
 

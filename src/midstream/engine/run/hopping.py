@@ -15,7 +15,7 @@ from midstream.engine.planning.statistics import BucketStatistics, look_at
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Expiry, Kept, RunSpec, VersionRun
-from midstream.migrate.record import FINISHED, NO_OP, QUEUED, REFUSED, MigrationRecord
+from midstream.migrate.record import FINISHED, NO_OP, REFUSED, MigrationRecord
 from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.batch import Results
 from midstream.model.errors import MidstreamError
@@ -242,9 +242,7 @@ class HoppingRun(VersionRun):
             planner = migrated if self._planner is None else self._planner
             target = planner(running, request) if plan is None else self._read(plan)
         except MidstreamError as error:
-            record = MigrationRecord(request.identity, request.plan, MOVING_STATE, request.options, request.at_us)
-            record.state, record.reason = REFUSED, str(error)
-            self._records.append(record)
+            self._records.append(MigrationRecord.of(request, MOVING_STATE, state=REFUSED, reason=str(error)))
             return
         self._due.append(DueMigration(request, target, row))
         self._due.sort(key=lambda due: due.at_us)
@@ -274,25 +272,16 @@ class HoppingRun(VersionRun):
             self._records.append(self._switch_plan(self._due.pop(0), hop_us))
 
     def _switch_plan(self, due: DueMigration, hop_us: int) -> MigrationRecord:
-        running, plan, request = self.plan, due.plan, due.request
-        record = MigrationRecord(
-            request.identity, str(plan), MOVING_STATE, request.options, request.at_us, str(running), NO_OP,
-            position_us=hop_us, ended_us=hop_us,
-        )  # fmt: skip
-        if plan != running:
-            progress = self.execution.switch_plan(plan)
-            self.row, self._changed_plan = due.row, True
-            record.state = FINISHED
-            record.note(progress)
+        record = MigrationRecord.of(due.request, MOVING_STATE, from_plan=str(self.plan), state=NO_OP)
+        record.plan, record.position_us, record.ended_us = str(due.plan), hop_us, hop_us
+        if due.plan != self.plan:
+            record.note(self.execution.switch_plan(due.plan))
+            record.state, self.row, self._changed_plan = FINISHED, due.row, True
         return record
 
     def records(self) -> list[MigrationRecord]:
         """Return the records of migrations that wait for a hop, or took effect in this micro-batch."""
-        waiting = [
-            MigrationRecord(r.identity, r.plan, MOVING_STATE, r.options, r.at_us, state=QUEUED)
-            for r in (due.request for due in self._due)
-        ]
-        return [*waiting, *self._records]
+        return [*(MigrationRecord.of(due.request, MOVING_STATE) for due in self._due), *self._records]
 
     @property
     def predicate_evaluations(self) -> int:
