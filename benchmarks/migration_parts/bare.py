@@ -7,11 +7,9 @@ from midstream.model.batch import Arrival, Results
 class BareTree(Migrator):
     """A pipeline that goes on with its plan for ever."""
 
-    def on_rows(
-        self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None
-    ) -> tuple[list[Results], Results]:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
         """Take in a slice and return its results."""
-        return [], self.pipeline.on_rows(arrivals, now_us, seq, clock_us)
+        return self.pipeline.on_rows(arrivals, now_us, seq)
 
     def work(self, seq: int) -> None:
         """Do nothing."""

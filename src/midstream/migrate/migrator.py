@@ -96,13 +96,11 @@ class Migrator:
         self._start_waiting(now_us, seq, direct)
         return record
 
-    def on_rows(
-        self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None
-    ) -> tuple[list[Results], Results]:
-        """Take in a slice; return what was held back until now, and the results of the slice."""
-        released = self.advance(now_us, seq)
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+        """Take in a slice and return its results."""
+        self.advance(now_us, seq)
         self.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=self.last_us)
-        return released, self.pipeline.on_rows(arrivals, now_us, seq, clock_us)
+        return self.pipeline.on_rows(arrivals, now_us, seq)
 
     @property
     def divides_work(self) -> bool:
@@ -114,9 +112,8 @@ class Migrator:
         self.running = record
         self._tested = self.pipeline.predicate_evaluations
 
-    def advance(self, now_us: int, seq: int) -> list[Results]:
+    def advance(self, now_us: int, seq: int) -> None:
         """See whether the running migration is over before the row at `now_us`, and start what waits."""
-        released: list[Results] = []
         if self.running is not None:
             execution = self.pipeline.execution
             successor = execution.successor(now_us, seq)
@@ -124,12 +121,10 @@ class Migrator:
             if successor is not None:
                 self.pipeline.execution = successor
                 self._end(FINISHED, now_us)
-                released = self.pipeline.release()
                 held_until_us = execution.released_at_us(now_us)
                 if held_until_us is not None:
                     self.released_at_us = held_until_us
         self._start_waiting(now_us, seq)
-        return released
 
     def work(self, seq: int) -> None:
         """Do what can be done between micro-batches; `seq` is the last sequence number."""

@@ -24,11 +24,6 @@ class Slice:
     now_us: int
     seq: int
 
-    @property
-    def clock_us(self) -> int:
-        """Return the time of the last row."""
-        return max(int(a.times[-1]) for a in self.arrivals.values() if len(a))
-
 
 def number_rows(query: Query, rows: dict[str, Rows], first: int) -> dict[str, Arrival]:
     """Number rows by time, then stream in declaration order, then offset, then alias in FROM order."""

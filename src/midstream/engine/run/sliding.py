@@ -138,7 +138,7 @@ class SlidingRun(VersionRun):
             self._start_due(now_us)
             stop = stop_at(arrivals, now_us, end, [migrator.next_cut_us(), *(r.at_us for r in self.due[:1])])
             for piece in slices(arrivals, self.next_seq, stop):
-                _, results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
+                results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
                 self._release_ended()
                 self.held += [Leaving(self.version, r) for r in migrator.pipeline.release()]
                 self._leave(results)

@@ -91,11 +91,11 @@ class Pipeline(ABC):
         return size
 
     @abstractmethod
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
         """Take in the rows of one slice and return the results they complete.
 
-        `now_us` is the time of the slice's first row and `seq` the last sequence number before it; rows below
-        `clock_us` have all been seen afterwards, here and in other buckets (None: those before the slice's last row).
+        `now_us` is the time of the slice's first row and `seq` the last sequence number before it. Rows before the
+        slice's last one have all been seen afterwards, here and in other buckets.
         """
 
     @abstractmethod

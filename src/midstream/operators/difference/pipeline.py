@@ -30,7 +30,7 @@ class DifferencePipeline(Pipeline):
         self.left = 0
         """How many changes have left."""
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
         """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
         results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
         # Only now: a change may show a row that has left its window. And only up to the last row: what expires

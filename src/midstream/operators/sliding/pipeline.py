@@ -45,10 +45,9 @@ class JoinPipeline(Pipeline):
         for last in self.stages[-1:]:
             last.traced = False
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int, clock_us: int | None = None) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
         """Take in the rows of one slice and return the results they complete."""
-        if clock_us is None:
-            clock_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=now_us)
+        clock_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=now_us)
         return self._through_stages(self._join(arrivals, now_us, seq), clock_us)
 
     def _join(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
