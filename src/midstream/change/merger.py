@@ -8,6 +8,7 @@ State: the results held back.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,8 @@ from midstream.model.batch import Lineage, Results
 Matrix = npt.NDArray[np.int64]
 TRIGGER = 3
 """Time, stream and offset of the row that brought a result: what versions are compared by."""
+BLOCK_ROWS = 1 << 16
+"""Batches of up to so many rows share the column that says which version gave them."""
 
 
 @dataclass(frozen=True)
@@ -132,5 +135,16 @@ def _rearranged(batches: list[pa.RecordBatch], place: Matrix) -> list[pa.RecordB
 
 def versioned(rows: pa.RecordBatch, version: int) -> pa.RecordBatch:
     """Add after the time of each result which version of the query gave it."""
-    place = rows.schema.get_field_index("_time") + 1
-    return rows.add_column(place, "_version", pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
+    place, count = rows.schema.get_field_index("_time") + 1, rows.num_rows
+    column = _block(version).slice(0, count) if count <= BLOCK_ROWS else _repeated(version, count)
+    return rows.add_column(place, "_version", column)
+
+
+@lru_cache(maxsize=8)
+def _block(version: int) -> pa.Array:
+    """Return a version's number for as many rows as most batches have: made once, and shared by all of them."""
+    return _repeated(version, BLOCK_ROWS)
+
+
+def _repeated(version: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(version, pa.int64()), count)
