@@ -228,20 +228,25 @@ def over(rel: Rel, *children: Rel) -> Rel:
             return replace(rel, left=left, right=right)
 
 
-def operators(rel: Rel) -> Iterator[Rel]:
+Path = tuple[int, ...]
+"""The way from the root to an operator: 0 is the left or only input, 1 the right."""
+
+
+def walk(rel: Rel, path: Path = ()) -> Iterator[tuple[Path, Rel]]:
+    """Yield the operators and scans of a tree with their paths, inputs before those that read them."""
+    for i, child in enumerate(inputs(rel)):
+        yield from walk(child, (*path, i))
+    yield path, rel
+
+
+def operators(root: Rel) -> Iterator[Rel]:
     """Yield the operators of a tree, scans left out, inputs before those that read them."""
-    for child in inputs(rel):
-        yield from operators(child)
-    if not isinstance(rel, Scan):
-        yield rel
+    return (rel for _, rel in walk(root) if not isinstance(rel, Scan))
 
 
-def scans(rel: Rel) -> Iterator[Scan]:
+def scans(root: Rel) -> Iterator[Scan]:
     """Yield the scans of a tree from left to right."""
-    if isinstance(rel, Scan):
-        yield rel
-    for child in inputs(rel):
-        yield from scans(child)
+    return (rel for _, rel in walk(root) if isinstance(rel, Scan))
 
 
 def differences(rel: Rel) -> tuple[Rel, list[Except]]:
@@ -267,10 +272,6 @@ def name_of(rel: Rel) -> str:
     if isinstance(rel, Except):
         return "except-all" if rel.all else "except"
     return type(rel).__name__.lower()
-
-
-Path = tuple[int, ...]
-"""The way from the root to an operator: 0 is the left or only input, 1 the right."""
 
 
 def relation_text(rel: Rel, modes: Mapping[Path, str] | None = None, path: Path = ()) -> str:

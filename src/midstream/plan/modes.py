@@ -4,10 +4,8 @@ An edge between two operators carries a delta (what came and went since the last
 mode of an operator says which of them it reads and which it gives: DIDO, DICO, CICO, CIDO.
 """
 
-from collections.abc import Iterator
-
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Path, Rel, Scan, inputs, name_of
+from midstream.plan.algebra import Rel, Scan, name_of, walk
 from midstream.plan.query import DELTA, Emit
 
 DIDO, DICO, CICO, CIDO = "DIDO", "DICO", "CICO", "CIDO"
@@ -16,17 +14,9 @@ WINDOW, TUPLE = "window", "tuple"
 """How an operator that reads deltas works: once at the hop, or on every row as it comes."""
 
 
-def by_path(rel: Rel, path: Path = ()) -> Iterator[tuple[Path, Rel]]:
-    """Yield the operators with their paths, in the order of `operators`."""
-    for i, child in enumerate(inputs(rel)):
-        yield from by_path(child, (*path, i))
-    if not isinstance(rel, Scan):
-        yield path, rel
-
-
 def check_modes(root: Rel, modes: tuple[str, ...], working: tuple[str, ...], emit: Emit) -> None:
     """Refuse modes that are none, or of which one gives what the next does not read."""
-    nodes = dict(by_path(root))
+    nodes = {path: rel for path, rel in walk(root) if not isinstance(rel, Scan)}
     if len(modes) != len(nodes) or len(working) != len(nodes):
         raise PlanError(f"the plan has {len(nodes)} operators, but {len(modes)} modes")
     for mode in modes:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from midstream.model.errors import PlanError
-from midstream.plan.algebra import Path, Rel, relation_text, scans
-from midstream.plan.modes import WINDOW, by_path, check_modes
+from midstream.plan import algebra
+from midstream.plan.algebra import Path, Rel, relation_text, scans, walk
+from midstream.plan.modes import WINDOW, check_modes
 from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
 from midstream.plan.partition import Partitioning, partition
@@ -51,7 +52,8 @@ class Plan:
 
     def of_paths(self) -> list[tuple[Path, str]]:
         """Return the mode of each operator by its path from the root."""
-        return [(path, mode) for (path, _), mode in zip(by_path(self.root), self.modes, strict=True)]
+        paths = [path for path, rel in walk(self.root) if not isinstance(rel, algebra.Scan)]
+        return list(zip(paths, self.modes, strict=True))
 
     @cached_property
     def tree(self) -> Tree:

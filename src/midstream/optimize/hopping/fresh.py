@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from midstream.plan.algebra import Rel, inputs, scans
+from midstream.plan.algebra import Rel, scans, walk
 from midstream.plan.rename import renamed
 
 
@@ -45,10 +45,9 @@ class Fresh:
         return renamed(root, to)
 
 
-def _defined(rel: Rel) -> list[str]:
+def _defined(root: Rel) -> list[str]:
     """Return every alias that names columns in a tree, inputs first."""
-    found = [a for child in inputs(rel) for a in _defined(child)]
-    return list(dict.fromkeys([*found, *(c.alias for c in rel.columns)]))
+    return list(dict.fromkeys(c.alias for _, rel in walk(root) for c in rel.columns))
 
 
 def aliases_in(root: Rel) -> set[str]:
