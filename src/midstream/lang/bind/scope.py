@@ -5,15 +5,15 @@ A name matches exactly first, else without regard to case when that is unique.
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
 from midstream.model.stream import StreamSchema
+from midstream.model.types import storage_type
 from midstream.plan.expr import Column
 from midstream.plan.functions import closest
-from midstream.plan.source import Source
 
 
 def find_name(name: str, known: Sequence[str]) -> str | None:
@@ -39,63 +39,55 @@ def find_stream(name: str, catalog: Sequence[StreamSchema]) -> int:
 
 
 @dataclass(frozen=True)
-class Level:
-    """The results of a subquery, read under an alias."""
+class Relation:
+    """A stream, or the results of a subquery, read under an alias; the algebra knows its columns under `called`."""
 
     alias: str
+    called: str
     schema: pa.Schema
+    said: str
+    """What errors call it."""
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns, in order."""
+        return list(self.schema.names)
 
-Relation = Source | Level
-"""What a query reads columns from."""
-
-
-def names_of(relation: Relation) -> list[str]:
-    """Return the names of the columns, in order."""
-    schema = relation.schema if isinstance(relation, Level) else relation.stream.columns
-    return list(schema.names)
-
-
-def column_of(relation: Relation, name: str) -> Column:
-    """Return a column of one stream or subquery."""
-    names = names_of(relation)
-    found = find_name(name, names)
-    alias = relation.alias
-    if found is None:
-        if isinstance(relation, Level):
-            of = f"subquery '{alias}'"
-        else:
-            declared = relation.stream.name
-            of = f"stream '{alias}'" if alias == declared else f"stream '{declared}' ({alias})"
-        raise PlanError(f"{of} has no column '{name}'; its columns are {', '.join(names)}{closest(name, names)}")
-    if isinstance(relation, Level):
-        return Column(alias, found, relation.schema.field(found).type)
-    held = relation.stream.type_of(found)
-    if held is None:
-        given = relation.stream.columns.field(found).type
-        raise PlanError(f"column {alias}.{found} is {given}, a type that queries cannot use")
-    return Column(alias, found, held)
+    def column(self, name: str) -> Column:
+        """Return the column that a name means."""
+        found = find_name(name, self.names)
+        if found is None:
+            known = f"its columns are {', '.join(self.names)}{closest(name, self.names)}"
+            raise PlanError(f"{self.said} has no column '{name}'; {known}")
+        given = self.schema.field(found).type
+        held = storage_type(given)
+        if held is None:
+            raise PlanError(f"column {self.alias}.{found} is {given}, a type that queries cannot use")
+        return Column(self.called, found, held)
 
 
 class Scope:
     """The sources a SELECT has named so far, in FROM order, inside the scope of the query it is a condition of.
 
-    Invariant: aliases are distinct; one in here hides the same one outside. `called` has the alias that the columns of
-    each have in the algebra. `merged` holds the columns that USING has made one with an earlier column.
+    Invariant: aliases are distinct; one in here hides the same one outside. `merged` holds the columns that USING has
+    made one with an earlier column.
     """
 
     def __init__(self, outer: "Scope | None" = None) -> None:
         self.outer = outer
         self.sources: list[Relation] = []
-        self.called: dict[str, str] = {}
         self.merged: set[tuple[str, str]] = set()
 
-    def add(self, source: Relation, called: str) -> None:
-        """Bring a source into scope whose columns the algebra knows under an alias."""
+    def add(self, source: Relation) -> None:
+        """Bring a source into scope."""
         if any(s.alias == source.alias for s in self.sources):
             raise PlanError(f"alias '{source.alias}' is used twice in FROM; give each stream its own alias")
         self.sources.append(source)
-        self.called[source.alias] = called
+
+    @property
+    def called(self) -> set[str]:
+        """Return the aliases under which the algebra knows the columns of the sources."""
+        return {s.called for s in self.sources}
 
     def source(self, alias: str) -> Relation:
         """Return the source that an alias names."""
@@ -123,38 +115,33 @@ class Scope:
 
     def _column(self, name: str, alias: str) -> Column:
         if alias:
-            return self.column_in(self.source(alias), name)
+            return self.source(alias).column(name)
         holders = list(self._holders(name, exact=True)) or list(self._holders(name, exact=False))
         if len(holders) > 1:
-            candidates = ", ".join(f"{s.alias}.{find_name(name, names_of(s))}" for s in holders)
+            candidates = ", ".join(f"{s.alias}.{find_name(name, s.names)}" for s in holders)
             raise PlanError(f"column '{name}' is ambiguous; it could be {candidates}")
         if not holders:
-            names = list(dict.fromkeys(n for s in self.sources for n in names_of(s)))
+            names = list(dict.fromkeys(n for s in self.sources for n in s.names))
             raise PlanError(f"there is no column '{name}'; the columns are {', '.join(names)}{closest(name, names)}")
-        return self.column_in(holders[0], name)
-
-    def column_in(self, source: Relation, name: str) -> Column:
-        """Return the column of a source that a name means, as the algebra knows it."""
-        return replace(column_of(source, name), alias=self.called[source.alias])
+        return holders[0].column(name)
 
     def merge(self, name: str, before: int) -> tuple[Column, Column]:
         """Make a column of USING one for `*`; return it on the left, the first sources, and in the one after them."""
         left, right = copy(self), self.sources[before]
         left.sources = self.sources[:before]
-        both = left._column(name, ""), self.column_in(right, name)
+        both = left._column(name, ""), right.column(name)
         self.merged.add((right.alias, both[1].name))
         return both
 
     def _holders(self, name: str, exact: bool) -> Iterator[Relation]:
         for source in self.sources:
-            names = names_of(source)
-            found = name if exact and name in names else None if exact else find_name(name, names)
+            found = name if exact and name in source.names else None if exact else find_name(name, source.names)
             if found is not None and (source.alias, found) not in self.merged:
                 yield source
 
     def all_columns(self, alias: str = "") -> Iterator[Column]:
         """Yield what `*` or `alias.*` stands for."""
         for source in [self.source(alias)] if alias else self.sources:
-            for name in names_of(source):
+            for name in source.names:
                 if alias or (source.alias, name) not in self.merged:
-                    yield self.column_in(source, name)
+                    yield source.column(name)

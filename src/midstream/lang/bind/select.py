@@ -83,7 +83,7 @@ class SelectBinder(FromBinder):
         if clause is None:
             self.refuse_no_window(item, grouping)
         if isinstance(item, exp.Table):
-            self.add_stream(item, None)
+            self.add_stream(item, with_window=False)
         elif is_around_joins(item):
             if not isinstance(item.this, exp.Table | exp.Subquery) or not item.this.args.get("joins"):
                 raise error_at("a window belongs after a stream or a subquery in FROM", self.text, clause.offset)
@@ -174,7 +174,7 @@ class SelectBinder(FromBinder):
 
     def keep_without(self, other: "SelectBinder", node: exp.Expr) -> None:
         """Keep the rows that have no partner in what another binder has read."""
-        inside, here = set(other.scope.called.values()), set(self.scope.called.values())
+        inside, here = other.scope.called, self.scope.called
         across = [c for c in dict.fromkeys(other.conjuncts) if not aliases(c) <= inside]
         for condition in across:
             if not aliases(condition) <= inside | here:

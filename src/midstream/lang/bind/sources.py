@@ -1,24 +1,23 @@
 """FROM: its streams, subqueries and joins brought into scope, their conditions into the conjuncts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sqlglot import exp
 
 from midstream.lang.bind.clauses import CLAUSES, refuse_clauses, unwrapped
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.names import Names
-from midstream.lang.bind.scope import Level, Scope, find_stream
+from midstream.lang.bind.scope import Relation, Scope, find_stream
 from midstream.lang.bind.statement import Statement
 from midstream.lang.bind.window import plain_window
 from midstream.lang.syntax.dialect import WINDOW, keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
 from midstream.model.errors import SqlError
 from midstream.plan.algebra import Rel, Scan, schema_of
-from midstream.plan.expr import Column, Expr
+from midstream.plan.expr import Expr
 from midstream.plan.logic import conjuncts
 from midstream.plan.source import Source
-from midstream.plan.window import RangeWindow, RowsWindow, Window
+from midstream.plan.window import RangeWindow, Window
 
 Inner = Callable[[exp.Expr, str], Rel]
 """How a subquery in FROM is bound: its tree and its alias to what it gives, all under one alias."""
@@ -87,38 +86,37 @@ class FromBinder:
     def item(self, node: exp.Expr) -> None:
         """Bring a stream or a subquery of FROM into scope."""
         if not isinstance(node, exp.Subquery):
-            source = bare_source(node, self.expressions)
-            assert isinstance(node, exp.Table)
-            self.add_stream(node, self.window(node, source))
+            self.add_stream(node)
             return
         self.statement.check("join over a subquery", offset_of(node))
         if WINDOW in node.meta:
             self.statement.check("window over a subquery", node.meta[WINDOW].offset)
         self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
 
-    def add_stream(self, node: exp.Table, window: Window | None) -> None:
+    def add_stream(self, node: exp.Expr, with_window: bool = True) -> None:
         """Bring a stream into scope, all of its columns read for now."""
         bare = bare_source(node, self.expressions)
-        called = self.names.take(bare.alias)
+        assert isinstance(node, exp.Table)
+        stream, alias = bare.stream, bare.alias
+        said = f"stream '{alias}'" if alias == stream.name else f"stream '{stream.name}' ({alias})"
+        relation = Relation(alias, self.names.take(alias), stream.columns, said)
+        window = self.window(node, relation) if with_window else None
         with self.expressions.at(node.args.get("alias") or node):
-            self.scope.add(bare, called)
-        if isinstance(window, RowsWindow):
-            window = replace(window, partition_by=tuple(replace(c, alias=called) for c in window.partition_by))
-        source = Source(called, bare.stream, bare.position, window)
-        usable = [(name, bare.stream.type_of(name)) for name in bare.stream.columns.names]
-        self.leaves.append(Scan(source, tuple(Column(called, name, t) for name, t in usable if t is not None)))
+            self.scope.add(relation)
+        usable = [relation.column(name) for name in stream.columns.names if stream.type_of(name) is not None]
+        self.leaves.append(Scan(Source(relation.called, stream, bare.position, window), tuple(usable)))
         self.tables.append(node)
 
-    def window(self, node: exp.Table, bare: Source) -> Window | None:
+    def window(self, node: exp.Table, stream: Relation) -> Window | None:
         """Return the window of a stream."""
         clause = node.meta.get(WINDOW)
         if clause is None:
             example = with_window(node)
-            self.statement.check("stream without a window", offset_of(node), alias=bare.alias, example=example)
+            self.statement.check("stream without a window", offset_of(node), alias=stream.alias, example=example)
             return None
         if clause.has_instances:
             self.statement.check("window that slides", clause.offset)
-        window = plain_window(clause, bare, self.text)
+        window = plain_window(clause, stream, self.text)
         if window == RangeWindow(0):
             self.statement.check("window of no length", clause.offset, window=window)
         return window
@@ -129,7 +127,7 @@ class FromBinder:
         rel = self.inner(tree, alias)
         called = rel.columns[0].alias
         with self.expressions.at(node.args.get("alias") or node):
-            self.scope.add(Level(alias or called, schema_of(rel)), called)
+            self.scope.add(Relation(alias or called, called, schema_of(rel), f"subquery '{alias or called}'"))
         self.leaves.append(rel)
 
     def check_windows(self, compared: bool) -> None:

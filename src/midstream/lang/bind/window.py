@@ -1,7 +1,7 @@
 """Windows: a clause as written to the window it means on a stream or a subquery."""
 
 from midstream.lang.bind.expression import ExpressionBinder
-from midstream.lang.bind.scope import Relation, Scope, column_of
+from midstream.lang.bind.scope import Relation, Scope
 from midstream.lang.syntax.place import error_at, errors_at
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import PlanError
@@ -21,7 +21,7 @@ def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWind
         if clause.width_us is not None:
             return RangeWindow(clause.width_us)
         assert clause.rows is not None
-        return RowsWindow(clause.rows, tuple(column_of(source, name) for _, name in clause.partition_by))
+        return RowsWindow(clause.rows, tuple(source.column(name) for _, name in clause.partition_by))
 
 
 def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: str) -> Instances:
@@ -34,8 +34,7 @@ def instances(clause: WindowClause, scope: Scope, rows: ExpressionBinder, word: 
         if clause.slide is not None and clause.rows is not None:
             alone = scope.sources[0] if len(scope.sources) == 1 else None
             partition_by = tuple(
-                scope.column_in(alone, name) if alone else scope.column(name, alias)
-                for alias, name in clause.partition_by
+                alone.column(name) if alone else scope.column(name, alias) for alias, name in clause.partition_by
             )
             return RowsInstances(clause.rows, clause.slide, partition_by)
         raise PlanError(
