@@ -11,9 +11,9 @@ from midstream.engine.planning.sizes import filled
 from midstream.engine.results.schema import output_schema
 from midstream.local.loop import Loop
 from midstream.local.sinks import TableSink
+from midstream.model.statistics import Size
 from midstream.operators.hopping.build_execution import HopExecution, _Relations
 from midstream.operators.hopping.node import OperatorStatistics
-from midstream.optimize.hopping.estimate import Size
 from midstream.plan.algebra import Distinct, Except, Group
 from oracle.hop_generate import KINDS, draw_case
 from seeds import seeds

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
-from midstream.model.statistics import Measured, Statistics
+from midstream.model.statistics import Size, Statistics
 from midstream.model.stream import StreamSchema
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.operators.hopping.difference import CountValues
@@ -19,7 +19,7 @@ from midstream.operators.hopping.group import GroupBy
 from midstream.operators.hopping.node import Node
 from midstream.optimize.hopping.choose import same_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
-from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.algebra import Rel, inputs
 from midstream.plan.modes import CICO, CIDO, DICO, DIDO, MODES
 from midstream.plan.plan import Plan
@@ -85,14 +85,13 @@ class Seen:
     mode: str
     ns: float
     rel: Rel = field(repr=False)
-    size: Measured = field(repr=False)
+    size: Size = field(repr=False)
     """What the operator gives."""
 
     def expected(self, constants: Constants) -> Cost:
         """Return what the model expects of an operator that gives what this one did."""
         sizes = Sizes(self.case.statistics, self.case.hop_us)
-        seen = self.size
-        sizes.know(self.rel, Size(seen.complete, seen.positive, seen.negative, seen.matured))
+        sizes.know(self.rel, self.size)
         return cost(self.rel, self.mode, "window", sizes, constants)
 
 
@@ -190,7 +189,7 @@ def _run(
     return filled
 
 
-def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int) -> Measured:
+def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int) -> Size:
     """Return what an operator gives: its size from a node that gives it whole, what comes and goes from another."""
     whole = next((float(n.account.complete) for m, n in nodes.items() if m[2] == "C"), 0.0)
     came, went = next(
@@ -200,7 +199,7 @@ def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int)
     positive, negative = came / hops, went / hops
     # In the long run as many end by their time as come and are not taken back.
     ends = 0.0 if isinstance(next(iter(nodes.values())).core, CountValues | GroupBy) else positive - negative
-    return Measured(whole, positive, negative, max(ends, 0.0))
+    return Size(whole, positive, negative, max(ends, 0.0))
 
 
 def _spent(execution: HopExecution, path: tuple[int, ...]) -> float:

@@ -7,6 +7,8 @@ from typing import Any
 
 Name = tuple[str, str]
 """A column by alias and name."""
+ByColumn = dict[Name, float]
+"""How many different values columns have."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +23,52 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What an operator was seen to give: the size of its answer, and per hop what came, was taken back, and ended."""
+class Size:
+    """Rows of an answer: all of them, and per hop those that come, are taken back, and end by their time."""
 
     complete: float
     positive: float
     negative: float
     matured: float
+    distinct: ByColumn = field(default_factory=dict, compare=False, repr=False)
+    """Different values of its columns."""
     hop_us: int | None = None
-    """The hop it was seen with; None: the one it is asked for."""
+    """The hop it was seen with, if it was seen with one; else that which it is asked for."""
+
+    @property
+    def old(self) -> float:
+        """Return the part of the rows that was there at the last hop."""
+        return 1 - _part(self.positive, self.complete)
+
+    @property
+    def unmatured(self) -> float:
+        """Return the part of the last hop's rows whose time is not over."""
+        return 1 - _part(self.matured, self.complete)
+
+    @property
+    def staying(self) -> float:
+        """Return the part of the last hop's rows that is still there."""
+        return 1 - _part(self.matured + self.negative, self.complete)
+
+    @property
+    def delta(self) -> float:
+        """Return how many rows an edge with deltas carries per hop."""
+        return self.positive + self.negative
+
+    @property
+    def moved(self) -> float:
+        """Return how many rows a state moves per hop: those that stay, whenever as many have gone."""
+        return min(self.matured + self.negative, self.complete) * self.staying
+
+    def scaled(self, complete: float) -> "Size":
+        """Return a size of so many rows, of which as many come and go in proportion."""
+        part = complete / self.complete if self.complete else 0.0
+        came, went, ended = part * self.positive, part * self.negative, part * self.matured
+        return Size(complete, came, went, ended, self.distinct)
+
+
+def _part(some: float, of: float) -> float:
+    return min(1.0, some / of) if of > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -41,12 +80,12 @@ class Statistics:
 
     rows_per_s: dict[str, float] = field(default_factory=dict)
     window_rows: dict[str, float] = field(default_factory=dict)
-    distinct: dict[Name, float] = field(default_factory=dict)
+    distinct: ByColumn = field(default_factory=dict)
     """Different values that a column has in its stream, not only in a window."""
     selectivity: dict[str, float] = field(default_factory=dict)
     """The part of the rows, or of all pairs, that pass a condition, by its text."""
-    measured: dict[str, Measured] = field(default_factory=dict)
-    """By `signature(rel)`, which does not depend on join order and on where differences stand."""
+    measured: dict[str, Size] = field(default_factory=dict)
+    """What operators gave, by `signature(rel)`, which does not depend on join order and on where differences stand."""
     passing: dict[str, float] = field(default_factory=dict)
     """The part of the rows of an alias that passes its filters."""
     values: dict[tuple[int, str], Values] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from midstream.model.statistics import Name, Statistics
+from midstream.model.statistics import ByColumn, Statistics
 from midstream.plan.algebra import Scan
 from midstream.plan.expr import Call, Cast, Column, Expr, Literal, columns, replace_columns
 from midstream.plan.window import RangeWindow, RowsWindow
@@ -13,9 +13,6 @@ DISTINCT = 100.0
 """Different values of an expression."""
 ROWS_PER_S = 1000.0
 """Rows of a stream in a second."""
-
-ByColumn = dict[Name, float]
-"""How many different values columns have."""
 
 
 def rows_per_s(known: Statistics, scan: Scan) -> float:

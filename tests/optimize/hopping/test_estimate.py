@@ -8,7 +8,7 @@ from optimize.hopping.exhaustive import TooMany, reachable
 from optimize.hopping.random_plans import INT, SECOND, RandomPlans, equal
 from optimize.hopping.test_rules import col, project, scan, soldiers, tree
 
-from midstream.model.statistics import Measured, Statistics
+from midstream.model.statistics import Size, Statistics
 from midstream.optimize.hopping.estimate import Sizes, signature
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
@@ -63,7 +63,7 @@ def test_selectivity_and_measurements_replace_guesses() -> None:
     joined = Join(scan("a", 1), scan("b", 2), (condition,))
     known = Statistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {str(condition): 0.5})
     assert Sizes(known, SECOND).of(joined).complete == pytest.approx(250_000)
-    seen = Statistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {}, {signature(joined, KNOWN): Measured(7, 3, 1, 2)})
+    seen = Statistics(KNOWN.rows_per_s, {}, KNOWN.distinct, {}, {signature(joined, KNOWN): Size(7, 3, 1, 2)})
     size = Sizes(seen, SECOND).of(joined)
     assert (size.complete, size.positive, size.negative, size.matured) == (7, 3, 1, 2)
     other_way = Join(scan("b", 2), scan("a", 1), (condition,))

@@ -10,9 +10,9 @@ without that a plan would look better as soon as it does not run any more.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from midstream.model.statistics import Measured, Statistics
+from midstream.model.statistics import Size, Statistics
 from midstream.operators.hopping.node import OperatorStatistics
-from midstream.optimize.hopping.estimate import Size, Sizes, signature
+from midstream.optimize.hopping.estimate import Sizes, signature
 from midstream.plan.algebra import Rel, operators
 from midstream.plan.plan import Plan
 
@@ -26,17 +26,17 @@ class Seen:
     """A relation as it was seen, and as it was expected at the time."""
 
     rel: Rel
-    measured: Measured
+    measured: Size
     expected: Size
 
-    def now(self, sizes: Sizes) -> Measured:
+    def now(self, sizes: Sizes) -> Size:
         """Return it as it would be seen now: as far from the estimate as it was then."""
         expected = sizes.of(self.rel)
         found = {}
         for name in FIELDS:
             then, seen = getattr(self.expected, name), getattr(self.measured, name)
             found[name] = seen * getattr(expected, name) / then if then else seen
-        return Measured(**found, hop_us=sizes.hop_us)
+        return Size(**found, hop_us=sizes.hop_us)
 
 
 class SeenSizes:
@@ -71,26 +71,24 @@ def _both(a: OperatorStatistics, b: OperatorStatistics) -> OperatorStatistics:
     return replace(a, **{n: getattr(a, n) if getattr(a, n) is not None else getattr(b, n) for n in names})
 
 
-def filled(given: OperatorStatistics, expected: Size, hop_us: int) -> Measured:
+def filled(given: OperatorStatistics, expected: Size, hop_us: int) -> Size:
     """Return what was seen of a relation, filled up from the estimate in proportion.
 
     >>> filled(OperatorStatistics(8, 30.0, None, None, None, None), Size(10.0, 2.0, 1.0, 1.0), 1)
-    Measured(complete=30.0, positive=6.0, negative=3.0, matured=3.0, hop_us=1)
+    Size(complete=30.0, positive=6.0, negative=3.0, matured=3.0, hop_us=1)
     """
     complete = given.complete
     if complete is None and not expected.matured:
         complete = given.kept
     if given.came is None or given.went is None:
         assert complete is not None, "a node shows its relation, or what comes and goes"
-        part = complete / expected.complete if expected.complete else 0.0
-        came, went, ended = part * expected.positive, part * expected.negative, part * expected.matured
-        return Measured(complete, came, went, ended, hop_us)
+        return replace(expected.scaled(complete), hop_us=hop_us)
     # One more of both: that nothing came of few that were expected says little.
     part = (given.hops * given.came + 1) / (given.hops * expected.positive + 1)
     if complete is None:
         complete = max(part * expected.complete, given.came)
     ended = part * expected.matured if given.ended is None else given.ended
-    return Measured(complete, given.came, given.went, ended, hop_us)
+    return Size(complete, given.came, given.went, ended, hop_us=hop_us)
 
 
 def summed(given: Sequence[Sequence[OperatorStatistics | None]]) -> list[OperatorStatistics | None]:

@@ -36,10 +36,8 @@ def errors_at(text: str, place: exp.Expr | int | None) -> Iterator[None]:
 
 def offset_of(node: exp.Expr | None) -> int | None:
     """Return where a tree node starts, as far as its tokens are known."""
-    if node is None:
-        return None
-    starts = [n.meta["start"] for n in node.walk() if n.meta.get("start") is not None]
-    return min(starts, default=None)
+    found = range_of(node) if node is not None else None
+    return found[0] if found else None
 
 
 def range_of(node: exp.Expr) -> tuple[int, int] | None:

@@ -1,10 +1,10 @@
 """Choose the plan of a hopping query, and say what a plan costs."""
 
 from midstream.model.errors import PlanError
-from midstream.model.statistics import Statistics
+from midstream.model.statistics import Size, Statistics
 from midstream.optimize.hopping.assign_modes import Planned, assign_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost
-from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
 from midstream.optimize.hopping.place_differences import PlaceDifferences

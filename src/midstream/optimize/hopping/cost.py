@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from midstream.model.statistics import Size
 from midstream.optimize.hopping.counts import present
-from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import (
     Anti,

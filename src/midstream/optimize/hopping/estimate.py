@@ -12,10 +12,10 @@ differences pushed down.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from midstream.model.statistics import Name, Statistics
-from midstream.optimize.guesses import ByColumn, distinct_values, passing, rows_per_s, values_of, window_rows
+from midstream.model.statistics import ByColumn, Name, Size, Statistics
+from midstream.optimize.guesses import distinct_values, passing, rows_per_s, values_of, window_rows
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.graph import (
     Difference,
@@ -39,47 +39,6 @@ from midstream.optimize.hopping.select_below import select_below
 from midstream.plan.algebra import Rel, Scan
 from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.window import RangeWindow
-
-
-@dataclass(frozen=True)
-class Size:
-    """Rows of an answer: all of them, and per hop those that come, are taken back, and end by their time."""
-
-    complete: float
-    positive: float
-    negative: float
-    matured: float
-    distinct: ByColumn = field(default_factory=dict, compare=False)
-    """Different values of its columns."""
-
-    @property
-    def old(self) -> float:
-        """Return the part of the rows that was there at the last hop."""
-        return 1 - _part(self.positive, self.complete)
-
-    @property
-    def unmatured(self) -> float:
-        """Return the part of the last hop's rows whose time is not over."""
-        return 1 - _part(self.matured, self.complete)
-
-    @property
-    def staying(self) -> float:
-        """Return the part of the last hop's rows that is still there."""
-        return 1 - _part(self.matured + self.negative, self.complete)
-
-    @property
-    def delta(self) -> float:
-        """Return how many rows an edge with deltas carries per hop."""
-        return self.positive + self.negative
-
-    @property
-    def moved(self) -> float:
-        """Return how many rows a state moves per hop: those that stay, whenever as many have gone."""
-        return min(self.matured + self.negative, self.complete) * self.staying
-
-
-def _part(some: float, of: float) -> float:
-    return min(1.0, some / of) if of > 0 else 0.0
 
 
 def sized(complete: float, old: float, unmatured: float, staying: float, distinct: ByColumn) -> Size:
@@ -227,11 +186,9 @@ class Sizes:
         if found is None:
             return size
         if found.hop_us in (None, self.hop_us):
-            return Size(found.complete, found.positive, found.negative, found.matured, size.distinct)
+            return replace(found, distinct=size.distinct)
         # Of another hop only the size is known; what comes and goes is in proportion to it.
-        part = found.complete / size.complete if size.complete else 0.0
-        came, went, ended = part * size.positive, part * size.negative, part * size.matured
-        return Size(found.complete, came, went, ended, size.distinct)
+        return size.scaled(found.complete)
 
     def _scan(self, scan: Scan) -> Size:
         rows, window = window_rows(self.statistics, scan), scan.source.window

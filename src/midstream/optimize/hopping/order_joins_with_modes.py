@@ -8,9 +8,10 @@ no other way. Greedily, the two trees whose join is smallest are joined.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from midstream.model.statistics import Size
 from midstream.optimize.hopping.assign_modes import Planned, Ways
 from midstream.optimize.hopping.cost import ANTI, JOIN, Constants, anti_cost, conversion_cost, is_key, join_cost
-from midstream.optimize.hopping.estimate import Size, Sizes, across
+from midstream.optimize.hopping.estimate import Sizes, across
 from midstream.optimize.hopping.graph import Graph, reads
 from midstream.optimize.search import Split, bits_of, members, search
 from midstream.plan.algebra import Anti, Join, Rel

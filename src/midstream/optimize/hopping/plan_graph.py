@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
+from midstream.model.statistics import Size
 from midstream.optimize.hopping.assign_modes import Planned, Ways, assign_modes
 from midstream.optimize.hopping.cost import Constants, conversion_cost, own_cost, read_cost
-from midstream.optimize.hopping.estimate import Size, Sizes
+from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.graph import Difference, Graph, GroupOf, Part, UnionOf, Without, alone, own_conjuncts
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
