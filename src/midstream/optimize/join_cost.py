@@ -17,7 +17,6 @@ import numpy.typing as npt
 from midstream.model.statistics import Statistics, Values
 from midstream.optimize.guesses import COMPARED, DISTINCT
 from midstream.optimize.search import bits_of, members
-from midstream.plan.expr import aliases
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates
 from midstream.plan.tree import Pair, Tree
@@ -70,10 +69,9 @@ class JoinCost:
         self.names = tuple(names)
         self._statistics = statistics
         self._method = method
-        classes = [self.bits(frozenset().union(*(aliases(m) for m in c.members))) for c in predicates.classes]
+        classes = [self.bits(c.aliases) for c in predicates.classes]
         self._classes = [(bits, self._matches(group, bits)) for group, bits in enumerate(classes)]
-        conditions = [(str(c), aliases(c.left) | aliases(c.right)) for c in predicates.comparisons]
-        conditions += [(str(r), aliases(r)) for r in predicates.residuals]
+        conditions = predicates.conditions.items()
         self._conditions = [(self.bits(read), statistics.selectivity.get(text, COMPARED)) for text, read in conditions]
         self._sets: dict[int, _Set] = {}
 

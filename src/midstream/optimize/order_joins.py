@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
 from midstream.optimize.search import Split, search
-from midstream.plan.expr import aliases
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
@@ -55,9 +54,8 @@ def written_order(query: Query, predicates: Predicates) -> Tree:
     A stream with no predicate to those before it waits for one that has: equality first, then any comparison, then a
     product. A difference has no such predicates.
     """
-    equal = [frozenset().union(*(aliases(m) for m in c.members)) for c in predicates.classes]
-    related = [aliases(c.left) | aliases(c.right) for c in predicates.comparisons]
-    related += [aliases(r) for r in predicates.residuals]
+    equal = [c.aliases for c in predicates.classes]
+    related = predicates.conditions.values()
     chosen = [query.aliases[0]]
     waiting = list(query.aliases[1:])
     while waiting:

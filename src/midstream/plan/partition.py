@@ -64,7 +64,7 @@ def partition(query: Query) -> Partitioning:
     if stages:
         return _below_stages(query, stages, classes)
     if classes:
-        return _hashed(query, max(classes, key=_width))
+        return _hashed(query, max(classes, key=lambda c: len(c.aliases)))
     return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
 
 
@@ -99,7 +99,7 @@ def _below_stages(query: Query, stages: Sequence[Stage], classes: Sequence[Equal
         return Partitioning(((query.aliases[0], exprs[0]),), exprs[0].type, None, (), None)
     fitting = [c for c in classes if any(e in c.members for e in exprs)]
     if fitting:
-        found = _hashed(query, max(fitting, key=_width))
+        found = _hashed(query, max(fitting, key=lambda c: len(c.aliases)))
         if not found.broadcast:
             return found
         everywhere = ", ".join(found.broadcast)
@@ -131,10 +131,6 @@ def _goes_through(name: str, stages: Sequence[Stage]) -> bool:
         keys = [(o.name, stage.key_of(o.expr)) for o in stage.outputs]
         carriers = {output for output, key in keys if isinstance(key, Column) and key.name in carriers}
     return True
-
-
-def _width(cls: EqualityClass) -> int:
-    return len({a for m in cls.members for a in aliases(m)})
 
 
 def _keeps_partitions(query: Query, cls: EqualityClass) -> bool:

@@ -22,6 +22,11 @@ class EqualityClass:
     type: pa.DataType
     members: tuple[Expr, ...]
 
+    @property
+    def aliases(self) -> frozenset[str]:
+        """Return the sources of the members."""
+        return frozenset().union(*map(aliases, self.members))
+
     def member_of(self, names: frozenset[str]) -> Expr | None:
         """Return the first member that reads one of the given aliases, or None."""
         return next((m for m in self.members if aliases(m) <= names), None)
@@ -61,6 +66,12 @@ class Predicates:
     classes: tuple[EqualityClass, ...]
     comparisons: tuple[Comparison, ...]
     residuals: tuple[Expr, ...]
+
+    @property
+    def conditions(self) -> dict[str, frozenset[str]]:
+        """Return what is compared between sources other than by equality, as text, with the aliases it reads."""
+        compared = {str(c): aliases(c.left) | aliases(c.right) for c in self.comparisons}
+        return compared | {str(r): aliases(r) for r in self.residuals}
 
     @property
     def relates_streams(self) -> bool:

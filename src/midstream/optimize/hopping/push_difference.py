@@ -281,11 +281,7 @@ def _same_antis(left: list[Without], right: list[Without]) -> bool:
     if len(left) != len(right):
         return False
     for a, b in zip(left, right, strict=True):
-        names, others = aliases_of(a.right), aliases_of(b.right)
-        if len(names) != len(others):
-            return False
-        to = dict(zip(others, names, strict=True))
-        same = _same(list(a.conjuncts), list(renamed(b.conjuncts, to)))
-        if not same or renamed(b.right, to) != a.right:
+        to = twin(a.right, b.right)
+        if to is None or not _same(list(a.conjuncts), list(renamed(b.conjuncts, to))):
             return False
     return True
