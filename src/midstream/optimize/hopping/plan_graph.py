@@ -40,14 +40,6 @@ class PlannedGraph:
     ways: Ways
 
 
-@dataclass(frozen=True)
-class PlannedPart:
-    """A part with all differences in their places, and the cheapest trees for it."""
-
-    part: Part
-    ways: Ways
-
-
 class PlanGraph:
     """The search for the cheapest trees of graphs."""
 
@@ -90,76 +82,71 @@ class PlanGraph:
         return list(found.values())
 
     def _planned(
-        self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph], ordered: bool
+        self, graph: Graph, parts: Sequence[PlannedGraph], rights: Sequence[PlannedGraph], ordered: bool
     ) -> PlannedGraph:
         antis = tuple(Without(r.graph, a.conjuncts) for r, a in zip(rights, graph.antis, strict=True))
-        graph = replace(graph, parts=tuple(p.part for p in parts), antis=antis)
+        graph = replace(graph, parts=tuple(p.graph.parts[0] for p in parts), antis=antis)
         narrow = narrowed(graph) if ordered or graph.distinct else None
         if narrow is not None:
-            parts = [PlannedPart(narrow, {give: replace(way, rel=narrow) for give, way in parts[0].ways.items()})]
+            parts = [self._alone(narrow, {give: replace(way, rel=narrow) for give, way in parts[0].ways.items()})]
             graph = replace(graph, parts=(narrow,))
-        joined = self._joined(graph, parts, rights)
         inside = replace(graph, distinct=False)
         size = self.sizes.graph(inside)
+        planned = PlannedGraph(inside, size, self._joined(graph, parts, rights))
         if narrow is None and projects(graph, ordered):
-            joined = self._over([(size, joined)], size, partial(Project, outputs=graph.outputs))
+            planned = replace(planned, ways=self._over([planned], size, partial(Project, outputs=graph.outputs)))
         if graph.distinct and not is_set(graph):
             whole = self.sizes.graph(graph)
-            return PlannedGraph(graph, whole, self._over([(size, joined)], whole, Distinct))
-        return PlannedGraph(inside, size, joined)
+            return PlannedGraph(graph, whole, self._over([planned], whole, Distinct))
+        return planned
 
-    def _joined(self, graph: Graph, parts: Sequence[PlannedPart], rights: Sequence[PlannedGraph]) -> Ways:
+    def _joined(self, graph: Graph, parts: Sequence[PlannedGraph], rights: Sequence[PlannedGraph]) -> Ways:
         filtered: list[tuple[Size, Ways]] = []
         for number, planned in enumerate(parts):
             own = own_conjuncts(graph, number)
-            whole = (self.sizes.part(planned.part), planned.ways)
-            fewer = self.sizes.filtered(planned.part, own)
-            ways = self._over([whole], fewer, partial(Select, conjuncts=tuple(own))) if own else planned.ways
+            fewer = self.sizes.filtered(graph.parts[number], own)
+            ways = self._over([planned], fewer, partial(Select, conjuncts=tuple(own))) if own else planned.ways
             filtered.append((fewer, ways))
         right = [(r.size, r.ways) for r in rights]
         return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
 
-    def part(self, part: Part, as_set: bool) -> list[PlannedPart]:
-        """Return the cheapest plans of a part."""
+    def part(self, part: Part, as_set: bool) -> list[PlannedGraph]:
+        """Return the cheapest plans of a part, each as a graph of it alone."""
+        make: Callable[..., Rel]
         match part:
             case Scan():
                 size = self.sizes.part(part)
                 costs = {give: read_cost(give == "D", size, self.constants).total for give in "DC"}
-                return [PlannedPart(part, {give: Planned(c, part, ()) for give, c in costs.items()})]
+                return [self._alone(part, {give: Planned(c, part, ()) for give, c in costs.items()})]
             case Graph():
-                return [PlannedPart(_as_part(g.graph), g.ways) for g in self.graph(part, False, as_set)]
+                return [self._alone(_as_part(g.graph), g.ways) for g in self.graph(part, False, as_set)]
             case GroupOf(child):
                 make = partial(Group, alias=part.alias, keys=part.keys, aggregates=part.aggregates)
-                return [self._part(replace(part, child=g.graph), [g], make) for g in self.graph(child, ordered=False)]
+                return [self._made(replace(part, child=g.graph), make, g) for g in self.graph(child, ordered=False)]
             case UnionOf(left, right):
+                make = partial(Union, columns=part.columns)
                 sides = product(self.graph(left, True, as_set), self.graph(right, True, as_set))
-                return self._of_sides(part, sides, partial(Union, columns=part.columns))
             case Difference(left, right, all_):
+                make = partial(Except, all=all_)
                 sides = product(self.graph(left, True, not all_), self.graph(right, True, not all_))
-                return self._of_sides(part, sides, partial(Except, all=all_))
-
-    def _of_sides(
-        self, part: UnionOf | Difference, sides: Iterable[tuple[PlannedGraph, PlannedGraph]], make: Callable[..., Rel]
-    ) -> list[PlannedPart]:
-        return self._fewer(self._part(replace(part, left=a.graph, right=b.graph), [a, b], make) for a, b in sides)
-
-    def _part(self, part: Part, below: Sequence[PlannedGraph], make: Callable[..., Rel]) -> PlannedPart:
-        """Return a part that is made by an operator over planned graphs."""
-        return PlannedPart(part, self._over([(g.size, g.ways) for g in below], self.sizes.part(part), make))
-
-    def _fewer(self, planned: Iterable[PlannedPart]) -> list[PlannedPart]:
-        """Return for every size the cheapest plans of a part."""
         found: dict[_Kind, PlannedGraph] = {}
-        for p in planned:
-            _keep(found, PlannedGraph(alone(p.part), self.sizes.part(p.part), p.ways))
-        return [PlannedPart(g.graph.parts[0], g.ways) for g in found.values()]
+        for a, b in sides:
+            _keep(found, self._made(replace(part, left=a.graph, right=b.graph), make, a, b))
+        return list(found.values())
 
-    def _over(self, below: Sequence[tuple[Size, Ways]], out: Size, make: Callable[..., Rel]) -> Ways:
+    def _alone(self, part: Part, ways: Ways) -> PlannedGraph:
+        return PlannedGraph(alone(part), self.sizes.part(part), ways)
+
+    def _made(self, part: Part, make: Callable[..., Rel], *below: PlannedGraph) -> PlannedGraph:
+        """Return a part that is made by an operator over planned graphs."""
+        return self._alone(part, self._over(below, self.sizes.part(part), make))
+
+    def _over(self, below: Sequence[PlannedGraph], out: Size, make: Callable[..., Rel]) -> Ways:
         """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
-        sizes = [size for size, _ in below]
+        sizes = [planned.size for planned in below]
         found: Ways = {}
         for reads_, modes in (("D", (DIDO, DICO)), ("C", (CICO, CIDO))):
-            chosen = [ways[reads_] for _, ways in below]
+            chosen = [planned.ways[reads_] for planned in below]
             rel = make(*(p.rel for p in chosen))
             own = own_cost(rel, reads_ == "D", sizes, out, self.sizes, self.constants).total
             for mode in modes:
