@@ -83,7 +83,7 @@ class SelectBinder(FromBinder):
         if clause is None:
             self.refuse_no_window(item, grouping)
         if isinstance(item, exp.Table):
-            self.add_stream(item, with_window=False)
+            self.add_stream(item, windowed=False)
         elif is_around_joins(item):
             if not isinstance(item.this, exp.Table | exp.Subquery) or not item.this.args.get("joins"):
                 raise error_at("a window belongs after a stream or a subquery in FROM", self.text, clause.offset)

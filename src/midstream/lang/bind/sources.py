@@ -93,14 +93,14 @@ class FromBinder:
             self.statement.check("window over a subquery", node.meta[WINDOW].offset)
         self.add_subquery(node, unwrapped(node.this, self.text), node.alias)
 
-    def add_stream(self, node: exp.Expr, with_window: bool = True) -> None:
+    def add_stream(self, node: exp.Expr, windowed: bool = True) -> None:
         """Bring a stream into scope, all of its columns read for now."""
         bare = bare_source(node, self.expressions)
         assert isinstance(node, exp.Table)
         stream, alias = bare.stream, bare.alias
         said = f"stream '{alias}'" if alias == stream.name else f"stream '{stream.name}' ({alias})"
         relation = Relation(alias, self.names.take(alias), stream.columns, said)
-        window = self.window(node, relation) if with_window else None
+        window = self.window(node, relation) if windowed else None
         with self.expressions.at(node.args.get("alias") or node):
             self.scope.add(relation)
         usable = [relation.column(name) for name in stream.columns.names if stream.type_of(name) is not None]
