@@ -8,13 +8,9 @@ so that a sum depends on what is in the range and on nothing else.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Floats, Limbs, Mask, Vector
 from midstream.kernels.compile import Word, kernel
-
-Vector = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Limbs = npt.NDArray[np.uint64]
 
 
 @kernel
@@ -130,7 +126,7 @@ def sum_exactly(low: Limbs, high: Limbs, codes: Vector, size: int, starts: Vecto
 
 
 @kernel
-def fit_limbs(totals: Limbs, limit_low: Word, limit_high: Word) -> npt.NDArray[np.bool_]:
+def fit_limbs(totals: Limbs, limit_low: Word, limit_high: Word) -> Mask:
     """Tell which totals are between minus and plus a limit of 127 bits, both left out."""
     out = np.empty(totals.shape[0], np.bool_)
     zero, one = np.uint64(0), np.uint64(1)

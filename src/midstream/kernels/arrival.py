@@ -1,11 +1,9 @@
 """Arrival order: merge sorted streams into one sequence, and deal rows out to buckets."""
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Vector
 from midstream.kernels.compile import kernel
-
-Vector = npt.NDArray[np.int64]
 
 
 @kernel

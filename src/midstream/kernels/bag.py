@@ -7,15 +7,10 @@ processor's caches, and what tells that a row is not wanted lies side by side.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.prefetch import prefetch_row
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Links = npt.NDArray[np.int32]
-"""One column, so that it can be asked for ahead."""
 
 NULL = -(2**63)
 """The code of NULL; no other value has it."""
@@ -231,9 +226,7 @@ def keep_valid(rows: Matrix, until: Vector, chains: Matrix, extra: Vector, count
 
 
 @kernel
-def cancel(
-    rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_until: bool
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_until: bool) -> tuple[Mask, Mask]:
     """Return which rows of two bags are left when equal ones cancel out, one for one."""
     places = np.arange(rows.shape[1])
     hashes, theirs = hash_rows(rows, places), hash_rows(other, places)
@@ -270,7 +263,7 @@ def cancel(
 def mark_matched(
     heads: Links, chains: Matrix, rows: Matrix, places: Vector,
     probes: Matrix, probe_hashes: Vector, probe_places: Vector,
-) -> npt.NDArray[np.bool_]:  # fmt: skip
+) -> Mask:  # fmt: skip
     """Tell which probes find a row with an equal key; NULL finds none."""
     mask = len(heads) - 1
     by_hash = len(places) == 1

@@ -5,16 +5,13 @@ verified where their codes are equal.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Bytes, Floats, Mask, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
-
-Vector = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 
 @kernel
-def code_floats(values: npt.NDArray[np.float64]) -> Vector:
+def code_floats(values: Floats) -> Vector:
     """Map floats to integers in the same order: -0.0 equals 0.0, NaN equals itself and is the largest."""
     out = np.empty(values.size, np.int64)
     bits = values.view(np.int64)
@@ -58,7 +55,7 @@ def hash_bytes(offsets: Vector, data: Bytes, seed: int) -> Vector:
 
 
 @kernel
-def combine(codes: npt.NDArray[np.int64], seed: int) -> Vector:
+def combine(codes: Matrix, seed: int) -> Vector:
     """Hash each row of a matrix of codes to one code; each seed gives another hash."""
     out = np.empty(codes.shape[0], np.int64)
     for i in range(codes.shape[0]):
@@ -96,7 +93,7 @@ def equal_bytes(
     b_data: Bytes,
     b_shift: int,
     b_places: Vector,
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """Tell for each pair of places whether the runs of bytes are the same."""
     out = np.empty(a_places.size, np.bool_)
     for i in range(a_places.size):

@@ -4,14 +4,12 @@ Unlike the join of arriving rows, nothing here depends on who came first: a pair
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import kernel
-from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
+from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, is_evicted
 from midstream.kernels.join import holds
-from midstream.kernels.key_index import FREE, LEFT_HEAD, Heads, find_slot
-
-Mask = npt.NDArray[np.bool_]
+from midstream.kernels.key_index import FREE, LEFT_HEAD, find_slot
 
 PROBE_AT, PROBE_WALK, PAIRS_TESTED, PAIR_CURSOR_SIZE = range(4)
 """The cursor of `pair_up`: next probe, the walk in progress, predicate evaluations."""
@@ -28,7 +26,7 @@ def pair_up(
     count: int,
     theirs: int,
     words: Matrix,
-    heads: Heads,
+    heads: Links,
     side: int,
     chained: bool,
     keyed: bool,
@@ -114,9 +112,7 @@ def live_before(
 
 
 @kernel
-def find_by_keys(
-    keys: Vector, entries: Matrix, words: Matrix, heads: Heads, side: int, found: npt.NDArray[np.int64]
-) -> int:
+def find_by_keys(keys: Vector, entries: Matrix, words: Matrix, heads: Links, side: int, found: Vector) -> int:
     """Write the places of all entries of one side that have one of the keys into `found`, as far as it has room.
 
     Return how many there are, which may be more than `found` holds.

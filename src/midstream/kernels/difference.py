@@ -15,14 +15,10 @@ first by `older`. An entry without a value (-1) has left its window.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Matrix, Vector
 from midstream.kernels.codes import mix
 from midstream.kernels.compile import Word, kernel
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Slots = npt.NDArray[np.int32]
 
 CODES, MEMBER, KNOWN, NEWEST, COUNTS = 0, 2, 3, 4, 5
 """Columns of a value; the count of alias a is at COUNTS + a."""
@@ -44,7 +40,7 @@ VALUES, TESTED, FORWARDED, TOTALS_SIZE = range(4)
 
 
 @kernel
-def find_value(values: Matrix, slots: Slots, first: Word, second: Word) -> Word:
+def find_value(values: Matrix, slots: Links, first: Word, second: Word) -> Word:
     """Return the slot of the value with these codes, or the free one where it belongs."""
     mask = slots.size - 1
     slot = mix(mix(0, first), second) & mask
@@ -54,7 +50,7 @@ def find_value(values: Matrix, slots: Slots, first: Word, second: Word) -> Word:
 
 
 @kernel
-def take_value(values: Matrix, slots: Slots, first: Word, second: Word, totals: Vector) -> Word:
+def take_value(values: Matrix, slots: Links, first: Word, second: Word, totals: Vector) -> Word:
     """Return the line of the value with these codes, a new one when it has none."""
     slot = find_value(values, slots, first, second)
     if slots[slot] < 0:
@@ -315,7 +311,7 @@ def arrive(
     place: Word,
     levels: Matrix,
     values: Matrix,
-    slots: Slots,
+    slots: Links,
     entries: Matrix,
     windows: Matrix,
     totals: Vector,
@@ -362,7 +358,7 @@ def apply_rows(
     places: Vector,
     levels: Matrix,
     values: Matrix,
-    slots: Slots,
+    slots: Links,
     entries: Matrix,
     windows: Matrix,
     totals: Vector,
@@ -401,7 +397,7 @@ def chain_newest(entries: Matrix, first: int, end: int, values: Matrix) -> None:
 
 
 @kernel
-def index_values(values: Matrix, count: int, slots: Slots) -> None:
+def index_values(values: Matrix, count: int, slots: Links) -> None:
     """Make the first `count` values be found by empty slots."""
     for v in range(count):
         slots[find_value(values, slots, values[v, CODES], values[v, CODES + 1])] = v

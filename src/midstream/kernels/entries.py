@@ -1,12 +1,7 @@
 """The layout of entries and keeping them compact."""
 
-import numpy as np
-import numpy.typing as npt
-
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import kernel
-
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
 
 KEY, LATEST, DEADLINE, LINK, ROWS = 0, 1, 2, 3, 4
 """Columns of an entry; row numbers start at ROWS."""
@@ -41,7 +36,7 @@ def drop_dead(
     evict: Matrix,
     bases: Vector,
     linked: bool,
-    moved: npt.NDArray[np.int32],
+    moved: Links,
 ) -> int:
     """Move the entries that can still join a row at or after `now_us` to the front; return how many there are.
 
@@ -84,7 +79,7 @@ def gather(batch: Matrix, column: int, values: Vector, base: int, target: int) -
 
 
 @kernel
-def keep_valid(batch: Matrix, kept: int, column: int, valid: npt.NDArray[np.bool_], base: int) -> int:
+def keep_valid(batch: Matrix, kept: int, column: int, valid: Mask, base: int) -> int:
     """Move the first `kept` entries whose row has a value to the front; return how many there are."""
     width = batch.shape[1]
     n = 0

@@ -5,17 +5,12 @@ NULL and, if they are summed, three limbs of 64 bits, least first: no order of a
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.kernels.aggregate import add_limbs, take_limbs
+from midstream.kernels.arrays import Limbs, Mask, Matrix, Vector
 from midstream.kernels.bag import FAR, NULL
 from midstream.kernels.compile import kernel
 from midstream.kernels.prefetch import prefetch_row
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Limbs = npt.NDArray[np.uint64]
-Marks = npt.NDArray[np.bool_]
 
 COUNTED, WHOLE, DECIMAL = 0, 1, 2
 """What is kept of an argument: a count; that and the sum of whole numbers, or of decimals."""
@@ -27,7 +22,7 @@ TAKEN = 2**63 - 1
 
 
 @kernel
-def add_tuples(totals: Matrix, slots: Vector, signs: Vector, touched: Vector, marks: Marks, n: int) -> int:
+def add_tuples(totals: Matrix, slots: Vector, signs: Vector, touched: Vector, marks: Mask, n: int) -> int:
     """Count tuples in and out of groups; note the groups that were touched, each once; return how many there are."""
     for i in range(len(slots)):
         if i + FAR < len(slots):
@@ -142,7 +137,7 @@ def keep_ends(ends: Vector, entries: Matrix, least: Vector, count: int) -> int:
 
 @kernel
 def change_rows(
-    keys: Matrix, given: Matrix, has: Marks, chosen: Vector, there: Marks, results: Matrix
+    keys: Matrix, given: Matrix, has: Mask, chosen: Vector, there: Mask, results: Matrix
 ) -> tuple[Matrix, Vector]:
     """Give chosen groups other results, or none; return the rows that go and those that come, with their signs.
 

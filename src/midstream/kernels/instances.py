@@ -1,12 +1,9 @@
 """Instances of windows: which of them close, which rows they hold, and which of those are in which group."""
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Vector
 from midstream.kernels.compile import Word, kernel
-
-Vector = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @kernel

@@ -9,11 +9,11 @@ its latest row. The walk follows the key's chain (hash join) or all entries from
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Matrix, Vector
 from midstream.kernels.compile import kernel
-from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, Matrix, Vector, is_evicted
-from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, Heads, find_slot, slot_of, take_slot
+from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, is_evicted
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
 
 LEFT_AT, RIGHT_AT, WALK, BEFORE, TESTED, LEFT_COUNT, RIGHT_COUNT, TAKEN, CURSOR_SIZE = range(9)
@@ -61,7 +61,7 @@ def match_run(
     slots: Vector,
     until: int,
     words: Matrix,
-    heads: Heads,
+    heads: Links,
     chained: bool,
     keyed: bool,
     cuts: bool,
@@ -182,7 +182,7 @@ def join_batches(
     right_inserts: bool,
     right_until: int,
     words: Matrix,
-    heads: Heads,
+    heads: Links,
     chained: bool,
     keyed: bool,
     cuts: bool,
@@ -266,7 +266,7 @@ def sort_run(results: Matrix, start: int, end: int, columns: Vector) -> None:
 
 
 @kernel
-def sift(results: Matrix, order: npt.NDArray[np.int64], root: int, size: int, columns: Vector) -> None:
+def sift(results: Matrix, order: Vector, root: int, size: int, columns: Vector) -> None:
     """Sink the element at `root` until both its children precede it."""
     while True:
         child = 2 * root + 1

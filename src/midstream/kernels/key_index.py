@@ -10,13 +10,11 @@ the same key are chained by their link, newest first; a head or link of -1 ends 
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
-from midstream.kernels.entries import KEY, LINK, Matrix, Vector
+from midstream.kernels.entries import KEY, LINK
 from midstream.kernels.prefetch import prefetch_row
-
-Heads = npt.NDArray[np.int32]
 
 LEFT_HEAD, RIGHT_HEAD = 2, 3
 FREE = -2
@@ -35,7 +33,7 @@ def slot_of(key: Word, mask: Word) -> Word:
 
 
 @kernel
-def find_slot(words: Matrix, heads: Heads, key: Word) -> Word:
+def find_slot(words: Matrix, heads: Links, key: Word) -> Word:
     """Return the slot of a key, or the free slot where it belongs."""
     mask = words.shape[0] - 1
     slot = slot_of(key, mask)
@@ -45,7 +43,7 @@ def find_slot(words: Matrix, heads: Heads, key: Word) -> Word:
 
 
 @kernel
-def take_slot(words: Matrix, heads: Heads, key: Word) -> Word:
+def take_slot(words: Matrix, heads: Links, key: Word) -> Word:
     """Return the slot of a key, taking a free one when it has none; negative (-1 - slot) when newly taken."""
     slot = find_slot(words, heads, key)
     if heads[slot, LEFT_HEAD] == FREE:
@@ -57,7 +55,7 @@ def take_slot(words: Matrix, heads: Heads, key: Word) -> Word:
 
 
 @kernel
-def clear(heads: Heads) -> None:
+def clear(heads: Links) -> None:
     """Free all slots."""
     for slot in range(heads.shape[0]):
         heads[slot, LEFT_HEAD] = FREE
@@ -65,7 +63,7 @@ def clear(heads: Heads) -> None:
 
 
 @kernel
-def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room: int) -> int:
+def index_entries(words: Matrix, heads: Links, side: int, entries: Matrix, room: int) -> int:
     """Chain the entries of one side, which has none in the table yet; return how many slots that took.
 
     Return -1 as soon as it would take more than `room`.
@@ -87,7 +85,7 @@ def index_entries(words: Matrix, heads: Heads, side: int, entries: Matrix, room:
 
 
 @kernel
-def chain_from(words: Matrix, heads: Heads, side: int, entries: Matrix, start: int) -> int:
+def chain_from(words: Matrix, heads: Links, side: int, entries: Matrix, start: int) -> int:
     """Chain the entries of one side from `start` on; return how many slots that took. There must be room."""
     taken = 0
     mask = words.shape[0] - 1
@@ -104,7 +102,7 @@ def chain_from(words: Matrix, heads: Heads, side: int, entries: Matrix, start: i
 
 
 @kernel
-def take_keys(words: Matrix, heads: Heads, keys: Vector) -> tuple[npt.NDArray[np.bool_], int]:
+def take_keys(words: Matrix, heads: Links, keys: Vector) -> tuple[Mask, int]:
     """Put keys into the table; return which were not there, and how many slots that took. There must be room."""
     fresh = np.empty(keys.size, np.bool_)
     taken = 0
@@ -118,7 +116,7 @@ def take_keys(words: Matrix, heads: Heads, keys: Vector) -> tuple[npt.NDArray[np
 
 
 @kernel
-def has_keys(words: Matrix, heads: Heads, keys: Vector) -> npt.NDArray[np.bool_]:
+def has_keys(words: Matrix, heads: Links, keys: Vector) -> Mask:
     """Tell which keys are in the table."""
     found = np.empty(keys.size, np.bool_)
     mask = words.shape[0] - 1
@@ -130,7 +128,7 @@ def has_keys(words: Matrix, heads: Heads, keys: Vector) -> npt.NDArray[np.bool_]
 
 
 @kernel
-def follow_moves(heads: Heads, side: int, moved: npt.NDArray[np.int32]) -> None:
+def follow_moves(heads: Links, side: int, moved: Links) -> None:
     """Point the heads of one side to where their entries, or the next older live ones, have moved."""
     for slot in range(heads.shape[0]):
         head = heads[slot, side]

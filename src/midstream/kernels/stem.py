@@ -6,15 +6,13 @@ leads the partial result, and alive at its time.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Floats, Links, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
-from midstream.kernels.entries import DEADLINE, LATEST, ROWS, TIME, Matrix, Vector, is_evicted
+from midstream.kernels.entries import DEADLINE, LATEST, ROWS, TIME, is_evicted
 from midstream.kernels.join import ENTRY_AHEAD, SLOT_AHEAD, holds
-from midstream.kernels.key_index import LEFT_HEAD, Heads, find_slot, slot_of, take_slot
+from midstream.kernels.key_index import LEFT_HEAD, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
-
-Floats = npt.NDArray[np.float64]
 
 PROBE_LANE, PROBE_AT, PROBE_WALK, PROBES_TESTED, PROBE_CURSOR_SIZE = range(5)
 """The cursor of `probe`: lane and row in progress, the walk in progress, predicate evaluations."""
@@ -23,7 +21,7 @@ NEXT = -3
 
 
 @kernel
-def chain_column(words: Matrix, heads: Heads, entries: Matrix, start: int, key: int, link: int, room: int) -> int:
+def chain_column(words: Matrix, heads: Links, entries: Matrix, start: int, key: int, link: int, room: int) -> int:
     """Chain the entries from `start` on by the code in column `key`, with links in column `link`.
 
     Return how many slots that took, or -1 as soon as it would take more than `room`.
@@ -55,7 +53,7 @@ def newest_before(entries: Matrix, count: int, latest: int) -> Word:
 
 
 @kernel
-def fetch_ahead(batch: Matrix, at: int, key: int, entries: Matrix, words: Matrix, heads: Heads) -> None:
+def fetch_ahead(batch: Matrix, at: int, key: int, entries: Matrix, words: Matrix, heads: Links) -> None:
     """Fetch what rows a little further on will need: first their slot, then the entry it leads to."""
     if at + SLOT_AHEAD < batch.shape[0]:
         prefetch_row(words, slot_of(batch[at + SLOT_AHEAD, key], words.shape[0] - 1))
@@ -75,7 +73,7 @@ def probe(
     entries: Matrix,
     count: int,
     words: Matrix,
-    heads: Heads,
+    heads: Links,
     link: int,
     in_order: bool,
     slots: Vector,

@@ -5,15 +5,11 @@ gives for a value follows from its counts: for a set whether the value is there,
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.bag import FAR, NEAR, hash_rows, same_places
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.prefetch import prefetch_row
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Links = npt.NDArray[np.int32]
 
 SET, BAG = 0, 1
 """What is left of a value: one, or as many as the left side has more than the right."""
@@ -163,7 +159,7 @@ def take_ended(slots: Vector, until: Vector, signs: Vector, count: int, now_us: 
 
 
 @kernel
-def compare_sides(left: Matrix, right: Matrix, kind: int) -> npt.NDArray[np.bool_]:
+def compare_sides(left: Matrix, right: Matrix, kind: int) -> Mask:
     """Tell which rows of the left side are in the difference; of equal ones of a set the first."""
     size = 16
     while size < 2 * (len(left) + len(right)):
@@ -191,7 +187,7 @@ def compare_sides(left: Matrix, right: Matrix, kind: int) -> npt.NDArray[np.bool
 
 
 @kernel
-def keep_used(rows: Matrix, hashes: Vector, counts: Matrix, used: npt.NDArray[np.bool_], numbers: Vector) -> int:
+def keep_used(rows: Matrix, hashes: Vector, counts: Matrix, used: Mask, numbers: Vector) -> int:
     """Move the values to the front that are counted somewhere, or marked; write down their new numbers, -1: gone."""
     kept = 0
     for i in range(len(used)):
@@ -218,7 +214,7 @@ def renumber(slots: Vector, count: int, numbers: Vector) -> None:
 
 
 @kernel
-def mark_slots(slots: Vector, count: int, used: npt.NDArray[np.bool_]) -> None:
+def mark_slots(slots: Vector, count: int, used: Mask) -> None:
     """Mark the slots that are mentioned."""
     for i in range(count):
         used[slots[i]] = True

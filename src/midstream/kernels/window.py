@@ -1,17 +1,14 @@
 """Counted windows: who is pushed out by whom."""
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Matrix, Vector
 from midstream.kernels.compile import kernel
 from midstream.kernels.key_index import slot_of
 
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-
 
 @kernel
-def find_queues(keys: Matrix, held: Matrix, heads: npt.NDArray[np.int32], count: int) -> tuple[Vector, int]:
+def find_queues(keys: Matrix, held: Matrix, heads: Links, count: int) -> tuple[Vector, int]:
     """Return the queue of each key (two codes), opening new ones; and how many queues there are then.
 
     `held` has the keys of the queues, `heads` is an open-addressing table of queue numbers with room to spare.

@@ -6,17 +6,14 @@ Newest first: what expires meanwhile is never computed.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.migrate.characteristics import Region
 from midstream.migrate.match import Moment, live_entries
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import LATEST, ROWS, in_order
+from midstream.operators.sliding.entry import LATEST, ROWS, Mask, Matrix, in_order
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.tree import Step
 from midstream.operators.source.sources import Renumbering
-
-Matrix = npt.NDArray[np.int64]
 
 BLOCK = 4096
 """Entries taken at a time at most."""
@@ -62,7 +59,7 @@ class BackgroundState:
             budget -= max(1, sources.predicate_evaluations - spent)
         return 0
 
-    def _missing(self, pairs: Matrix) -> npt.NDArray[np.bool_]:
+    def _missing(self, pairs: Matrix) -> Mask:
         """Tell which pairs the state lacks: those in one of its regions."""
         missing = np.zeros(len(pairs), np.bool_)
         for region in self.regions:

@@ -8,13 +8,10 @@ what lies in some region and drops the rest, by a lineage bitmap that is read of
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import ROWS, lineage
+from midstream.operators.sliding.entry import ROWS, Mask, Matrix, Vector, lineage
 from midstream.operators.source.sources import Position, Renumbering, Sources
-
-Matrix = npt.NDArray[np.int64]
 
 BITS = 62
 """Regions told apart by one bitmap."""
@@ -77,7 +74,7 @@ class CharacteristicsTable:
         """Return the sequence number below which entries of a source matter to the old plan."""
         return max(r.seq for r in self.lines()) if self.disconnected(source) else otherwise
 
-    def needed(self, results: Matrix, components: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    def needed(self, results: Matrix, components: tuple[str, ...]) -> Mask:
         """Tell which results lie in some region, as far as their components say."""
         keep = np.zeros(len(results), np.bool_)
         lines = self.lines()
@@ -87,7 +84,7 @@ class CharacteristicsTable:
         return keep
 
     @staticmethod
-    def _bitmap(results: Matrix, components: tuple[str, ...], regions: list[Region]) -> npt.NDArray[np.int64]:
+    def _bitmap(results: Matrix, components: tuple[str, ...], regions: list[Region]) -> Vector:
         """Return the lineage of each result: one bit for every region it lies outside of."""
         columns, bounds, members = [], [], []
         for bit, region in enumerate(regions):
@@ -97,7 +94,7 @@ class CharacteristicsTable:
                     bounds.append(region.bounds[alias].rows[alias])
                     members.append(1 << bit)
         arrays = (np.array(values, np.int64) for values in (columns, bounds, members))
-        bits: npt.NDArray[np.int64] = lineage(results, *arrays)
+        bits: Vector = lineage(results, *arrays)
         return bits
 
     def renumber(self, change: Renumbering) -> None:

@@ -16,21 +16,17 @@ touches are completed.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment, all_pairs
 from midstream.migrate.promote import promote
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import KEY, LATEST, ROWS, touched
+from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct
 from midstream.operators.sliding.tree import JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
-
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
 
 MIRROR = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3}
 """Comparisons seen from the other side: = <> < <= > >= by code."""
@@ -245,9 +241,7 @@ class StateCompletion:
         layout = step.inputs[side].layout
         return [(layout.components[c.component], c.index, k) for k, c in enumerate(layout.values)]
 
-    def _touched(
-        self, step: Step, side: int, below: Step, driver: int, entries: Matrix, batch: Matrix
-    ) -> npt.NDArray[np.bool_]:
+    def _touched(self, step: Step, side: int, below: Step, driver: int, entries: Matrix, batch: Matrix) -> Mask:
         parts = below.inputs[driver].parts
         components = below.join.states[driver].components
         known = [c for c in self._compared(step, side) if c[0] in parts]
@@ -264,7 +258,7 @@ class StateCompletion:
         places = np.array([k for _, _, k in known], np.int64)
         hit, tested = touched(values, 0, batch, first, np.array(ops, np.int64), places)
         self.sources.predicate_evaluations += tested
-        found: npt.NDArray[np.bool_] = hit
+        found: Mask = hit
         return found
 
     def _complete_all(self, step: Step, side: int) -> None:

@@ -10,7 +10,6 @@ lies in its region comes from the old plan until the region has expired, or unti
 from typing import Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.migrate.decompose import decompose
 from midstream.migrate.match import Matching, Moment, held_states
@@ -19,11 +18,11 @@ from midstream.migrate.switch import Switch, progress_of
 from midstream.migrate.task_run import TaskRun
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Execution, Parts, Progress, Switched
+from midstream.operators.sliding.entry import Matrix
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
-Matrix = npt.NDArray[np.int64]
 Ordering = Literal["serialized", "parallel"]
 
 

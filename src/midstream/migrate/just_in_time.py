@@ -8,9 +8,6 @@ state stays incomplete through any number of further migrations until its keys a
 
 from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
-
 from midstream.migrate.completion import StateCompletion
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import (
@@ -29,13 +26,11 @@ from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
 from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, Progress, Switched
-from midstream.operators.sliding.entry import LATEST
+from midstream.operators.sliding.entry import LATEST, Matrix
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
-
-Matrix = npt.NDArray[np.int64]
 
 
 class JustInTime(Migration):

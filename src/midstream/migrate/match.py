@@ -8,19 +8,14 @@ index and all; otherwise the live entries are copied into the new join's layout.
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import in_order
+from midstream.operators.sliding.entry import Matrix, in_order
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Sources
-
-Matrix = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Merge: bring the output of two plans into one order."""
 
 import numpy as np
-import numpy.typing as npt
 
-Matrix = npt.NDArray[np.int64]
+from midstream.operators.sliding.entry import Matrix
 
 
 def merge_queues(old: Matrix, new: Matrix) -> Matrix:

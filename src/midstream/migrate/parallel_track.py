@@ -7,18 +7,15 @@ Held back, the output has parallel-track order: everything with an old row leave
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.migrate.merge import merge_queues
 from midstream.migrate.migration import Migration
 from midstream.migrate.switch import Switch
 from midstream.operators.contract.execution import Execution, Progress, Switched
-from midstream.operators.sliding.entry import ROWS, reordered
+from midstream.operators.sliding.entry import ROWS, Matrix, reordered
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
-
-Matrix = npt.NDArray[np.int64]
 
 
 def run_side_by_side(switch: Switch) -> Switched:

@@ -4,15 +4,10 @@ In a tree it is what moving state and just in time do to states; in STAIRs' word
 Eagerly all entries are promoted at once; just in time those somebody asks for.
 """
 
-import numpy as np
-import numpy.typing as npt
-
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.time import FOREVER_US
-from midstream.operators.sliding.entry import in_order
+from midstream.operators.sliding.entry import Matrix, in_order
 from midstream.operators.sliding.tree import JoinTree, Step
-
-Matrix = npt.NDArray[np.int64]
 
 
 def promote_all(below: Step, step: Step, side: int, moment: Moment) -> int:

@@ -1,7 +1,6 @@
 """A task of a hybrid migration at work: the new joins, what is left of the old ones, the table that divides them."""
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.migrate.background import BackgroundState
 from midstream.migrate.characteristics import CharacteristicsTable, Region
@@ -11,12 +10,10 @@ from midstream.migrate.merge import merge_queues
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import reordered
+from midstream.operators.sliding.entry import Matrix, reordered
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.tree import Input, Step
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
-
-Matrix = npt.NDArray[np.int64]
 
 
 class TaskRun:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,16 +24,13 @@ from midstream.kernels.aggregate import (
     sum_exactly,
     sum_floats,
 )
+from midstream.kernels.arrays import Floats, Limbs, Mask, Vector
 from midstream.model.errors import MidstreamError
 from midstream.model.types import MAX_DECIMAL_DIGITS, is_exact_code
 from midstream.operators.aggregate.groups import dense_codes
 from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.expression.cast import cast
 from midstream.operators.expression.codes import code
-
-Vector = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Limbs = npt.NDArray[np.uint64]
 
 NONE = np.empty(0, np.int64)
 
@@ -128,7 +124,7 @@ def _sum(values: Values, spec: AggregateSpec) -> pa.Array:
     return exact_sums(values.sums(spec.distinct), empty, values.type, spec.type)
 
 
-def exact_sums(limbs: Limbs, empty: npt.NDArray[np.bool_], given: pa.DataType, wanted: pa.DataType) -> pa.Array:
+def exact_sums(limbs: Limbs, empty: Mask, given: pa.DataType, wanted: pa.DataType) -> pa.Array:
     """Return totals of values of a type as another: NULL where there were none, or where the total does not fit."""
     if not pa.types.is_decimal(wanted):
         low = np.ascontiguousarray(limbs[:, 0]).view(np.int64)

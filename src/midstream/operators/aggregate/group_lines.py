@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.kernels.aggregate import find_extremes
+from midstream.kernels.arrays import Vector
 from midstream.operators.aggregate.groups import Groups
 from midstream.operators.aggregate.instances import Closing
 from midstream.operators.aggregate.stage_rows import StageRows
-
-Vector = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

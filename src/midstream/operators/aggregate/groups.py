@@ -6,15 +6,13 @@ rows of the instances ──▶ WHERE ──▶ by group, in order ──▶ for
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Vector
 from midstream.kernels.instances import find_groups, sort_codes
 from midstream.operators.aggregate.instances import Closing
 from midstream.operators.aggregate.stage_rows import StageRows
 from midstream.operators.expression.codes import code
-
-Vector = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

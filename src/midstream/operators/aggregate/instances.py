@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.instances import close_times, follow_conditions
 from midstream.model.time import FOREVER_US
 from midstream.operators.aggregate.stage_rows import StageRows
@@ -21,9 +21,6 @@ from midstream.operators.expression.evaluate import truth
 from midstream.plan.expr import Column
 from midstream.plan.window import PredicateWindow, RangeInstances, RowsInstances
 
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 ColumnOf = Callable[[Column], pa.Array]
 
 NEVER_US = -(2**63)

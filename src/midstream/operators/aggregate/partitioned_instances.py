@@ -11,12 +11,12 @@ after its last row was, too: read back alone, the earlier ones would look as if 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark_rows
 from midstream.kernels.window import find_queues
-from midstream.operators.aggregate.instances import Closing, ColumnOf, Mask, Vector, closing
+from midstream.operators.aggregate.instances import Closing, ColumnOf, closing
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.source.tape import Tape
@@ -72,7 +72,7 @@ class PartitionedInstancesState:
         places, lows = gather_rows(closers + first, slots[closers], self.nths.view(), self.links.view(), self.size)
         return closing(rows, places, lows, lows + self.size)
 
-    def _slots(self, keys: npt.NDArray[np.int64]) -> Vector:
+    def _slots(self, keys: Matrix) -> Vector:
         """Return the slot of each key, new ones for new keys."""
         wanted = self.key_count + len(keys)
         if wanted > len(self.keys):

@@ -8,9 +8,9 @@ State: the rows of open instances, with WHERE, keys and arguments evaluated, and
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Vector
 from midstream.model.batch import TRIGGER, Lineage, Results
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.aggregate.group_lines import describe_groups, oldest_rows
@@ -19,9 +19,6 @@ from midstream.operators.aggregate.instances import Closing, InstancesState, asc
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.evaluate import evaluate, truth
 from midstream.plan.expr import Column, Expr
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

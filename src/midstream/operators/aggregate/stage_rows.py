@@ -4,16 +4,12 @@ arriving rows ──▶ WHERE, keys and arguments evaluated once ──▶ kept 
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.model.batch import TRIGGER
 from midstream.operators.source.column_store import ColumnStore
 from midstream.operators.source.tape import Tape
-
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _TRIGGER = [f"_trigger{k}" for k in range(TRIGGER)]
 

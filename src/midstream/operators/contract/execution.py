@@ -22,12 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from midstream.kernels.arrays import Matrix
 from midstream.operators.source.sources import Renumbering, Taken
 
-Matrix = npt.NDArray[np.int64]
 Parts = frozenset[str]
 """A state, by the aliases of its entries."""
 

@@ -10,17 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from midstream.kernels.arrays import Matrix
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.execution import Execution, StateSize
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 from midstream.plan.window import RangeWindow
-
-Matrix = npt.NDArray[np.int64]
 
 
 @dataclass

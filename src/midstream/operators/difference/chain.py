@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.difference import (
     ALIAS,
     COLUMN,
@@ -51,8 +51,6 @@ from midstream.kernels.difference import (
 from midstream.model.errors import PlanError, StateError
 from midstream.plan.window import RangeWindow, Window
 
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
 Level = tuple[str, ...]
 """A difference state, by its aliases: the outer, then what is subtracted, from the bottom up."""
 

@@ -7,8 +7,8 @@ time.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix
 from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
 from midstream.operators.expression.codes import partition_codes
@@ -16,8 +16,6 @@ from midstream.operators.expression.evaluate import evaluate
 from midstream.operators.source.scan import TakenRows
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 from midstream.plan.expr import Expr
-
-Matrix = npt.NDArray[np.int64]
 
 
 class DifferenceExecution(Execution):
@@ -82,7 +80,7 @@ class DifferenceExecution(Execution):
         return StateSize(self.chain.state_tuples, self.chain.nbytes)
 
 
-def _spread(values: Matrix, places: npt.NDArray[np.bool_], otherwise: int) -> Matrix:
+def _spread(values: Matrix, places: Mask, otherwise: int) -> Matrix:
     """Put values where the mask is true."""
     out = np.full((len(places), *values.shape[1:]), otherwise, np.int64)
     out[places] = values

@@ -6,9 +6,9 @@ State: that of the sources and of the chain, and how many changes have left.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Matrix
 from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.operators.contract.execution import Execution
@@ -16,8 +16,6 @@ from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.expression.evaluate import evaluate
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
-
-Matrix = npt.NDArray[np.int64]
 
 
 class DifferencePipeline(Pipeline):

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask
+
 
 def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
     """Return the values of a fixed-width array without its nulls' meaning; nulls hold any value."""
@@ -23,14 +25,14 @@ def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
     return flat[array.offset : array.offset + len(array)]
 
 
-def validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+def validity(array: pa.Array) -> Mask | None:
     """Return which values are not null, or None when all are."""
     if array.null_count == 0:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None) -> pa.Array:
+def array_of(declared: pa.DataType, values: npt.NDArray[Any], valid: Mask | None) -> pa.Array:
     """Wrap flat values of a fixed-width type as an Arrow array, without copying where it can."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     packed = np.packbits(values, bitorder="little") if pa.types.is_boolean(declared) else np.ascontiguousarray(values)

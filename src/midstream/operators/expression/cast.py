@@ -7,10 +7,10 @@ zone is turned into UTC.
 import decimal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.kernels.arrays import Matrix
 from midstream.model.types import MAX_DECIMAL_DIGITS, TIMESTAMP
 from midstream.operators.expression.datum import Datum, null_mask, null_where, or_null, rebuild, spread, values
 
@@ -77,7 +77,7 @@ def unscaled(array: pa.Array) -> pa.Array:
     return rebuild(_words(array)[0], pa.int64(), null_mask(array))
 
 
-def _words(array: pa.Array) -> npt.NDArray[np.int64]:
+def _words(array: pa.Array) -> Matrix:
     """Return the low and the high 64 bits of the digits of a decimal array."""
     words = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)
     return np.ascontiguousarray(words[array.offset : array.offset + len(array)].T)

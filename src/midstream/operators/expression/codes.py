@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.codes import code_floats, combine, hash_bytes
 from midstream.model.types import is_exact_code
 from midstream.operators.expression.arrays import numpy_values, validity
-
-Vector = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def code_together(parts: list[Codes]) -> Codes:
     return Codes(values, np.logical_and.reduce(masks) if masks else None)
 
 
-def partition_codes(arrays: list[pa.Array]) -> npt.NDArray[np.int64]:
+def partition_codes(arrays: list[pa.Array]) -> Matrix:
     """Return two independent codes per row that together name its partition; nulls are equal here."""
     both = []
     for seed in (0, 1):

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.kernels.arrays import Mask, Vector
+
 Datum: TypeAlias = pa.Array | pa.Scalar
 
 
@@ -30,7 +32,7 @@ def spread(datum: Datum, rows: int) -> pa.Array:
     return pa.repeat(datum, rows) if datum.is_valid else pa.nulls(rows, datum.type)
 
 
-def null_mask(*data: Datum) -> npt.NDArray[np.bool_] | np.bool_:
+def null_mask(*data: Datum) -> Mask | np.bool_:
     """Tell where any of the data is NULL."""
     mask: Any = np.False_
     for datum in data:
@@ -49,7 +51,7 @@ def values(datum: Datum) -> Any:
     return filled.to_numpy(zero_copy_only=False)
 
 
-def rebuild(computed: npt.NDArray[Any], t: pa.DataType, nulls: npt.NDArray[np.bool_] | np.bool_) -> pa.Array:
+def rebuild(computed: npt.NDArray[Any], t: pa.DataType, nulls: Mask | np.bool_) -> pa.Array:
     """Make an array of computed values, NULL where asked."""
     mask = np.broadcast_to(nulls, computed.shape) if np.any(nulls) else None
     return pa.array(computed, t, mask=mask)
@@ -107,7 +109,7 @@ def per_constant(
     return pa.concat_arrays(pieces).take(pa.array(np.argsort(order, kind="stable")))
 
 
-def _combinations(parameters: Sequence[Datum], rows: int) -> tuple[npt.NDArray[np.int64], Sequence[Datum]]:
+def _combinations(parameters: Sequence[Datum], rows: int) -> tuple[Vector, Sequence[Datum]]:
     """Number the combinations of parameter values that occur."""
     codes = np.zeros(rows, np.int64)
     for parameter in parameters:

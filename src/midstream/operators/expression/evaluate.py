@@ -9,10 +9,10 @@ No state.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.kernels.arrays import Mask
 from midstream.operators.expression.cast import cast
 from midstream.operators.expression.compare import COMPARE, distinct, is_in
 from midstream.operators.expression.datum import Datum, is_scalar, spread
@@ -34,7 +34,7 @@ def evaluate(expr: Expr, rows: int, column: ColumnOf) -> pa.Array:
     return spread(_evaluate(expr, rows, column), rows)
 
 
-def truth(expr: Expr, rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
+def truth(expr: Expr, rows: int, column: ColumnOf) -> Mask:
     """Tell for which rows a condition is true; NULL counts as false."""
     result = _evaluate(expr, rows, column)
     if is_scalar(result):

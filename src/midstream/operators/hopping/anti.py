@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from midstream.kernels.arrays import Vector
 from midstream.kernels.bag import HASH, LINKS, change_matches, hash_rows, link, mark_matched
 from midstream.operators.hopping.bag import Bag, side_by_side
 from midstream.operators.hopping.join import JoinSpec, valid
-from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
+from midstream.operators.hopping.tuples import Tuples, nothing, together
 
 
 class AntiTuples:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import (
     HASH,
     LINKS,
@@ -21,7 +22,7 @@ from midstream.kernels.bag import (
     keep_valid,
     link,
 )
-from midstream.operators.hopping.tuples import Matrix, Tuples, Vector
+from midstream.operators.hopping.tuples import Tuples
 
 NEVER = -(2**62)
 MOST_PAIRS = 1 << 22

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from midstream.kernels.arrays import Vector
 from midstream.model.batch import mixed
 from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
@@ -21,7 +22,7 @@ from midstream.operators.hopping.coding import Coding, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
-from midstream.operators.hopping.tuples import FOREVER, Tuples, Vector, together
+from midstream.operators.hopping.tuples import FOREVER, Tuples, together
 from midstream.operators.hopping.window import HopWindow
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan

@@ -5,16 +5,14 @@ strings and decimals are numbered as they are seen, all streams of a query toget
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.kernels.arrays import Floats, Vector
 from midstream.kernels.bag import NULL
 from midstream.model.errors import SourceError
 from midstream.model.types import type_name
 from midstream.operators.expression.arrays import numpy_values, validity
-
-Vector = npt.NDArray[np.int64]
 
 
 class Numbered:
@@ -110,7 +108,7 @@ def is_numbered(t: pa.DataType) -> bool:
     return bool(pa.types.is_string(t) or pa.types.is_decimal(t))
 
 
-def _float_codes(values: npt.NDArray[np.float64]) -> Vector:
+def _float_codes(values: Floats) -> Vector:
     clean = values + 0.0
     undefined = np.isnan(clean)
     if undefined.any():

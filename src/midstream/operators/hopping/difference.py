@@ -8,8 +8,8 @@ right tuple ends.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Vector
 from midstream.kernels.values import (
     BAG,
     SET,
@@ -26,7 +26,7 @@ from midstream.kernels.values import (
     take_ended,
 )
 from midstream.operators.hopping.bag import NEVER, grown
-from midstream.operators.hopping.tuples import FOREVER, Tuples, Vector, nothing, together
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, together
 
 
 class Entries:
@@ -65,7 +65,7 @@ class Entries:
         """Follow the slots to their new numbers."""
         renumber(self._slots, self.count, numbers)
 
-    def mark(self, used: npt.NDArray[np.bool_]) -> None:
+    def mark(self, used: Mask) -> None:
         """Mark the slots in use."""
         mark_slots(self._slots, self.count, used)
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import cancel
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.convert import own
-from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
 from midstream.plan.expr import Column
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import hash_rows
 from midstream.kernels.groups import change_rows
 from midstream.kernels.instances import sort_codes
@@ -25,7 +26,7 @@ from midstream.operators.hopping.bag import Bag, grown
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.join import valid
 from midstream.operators.hopping.rows import ProjectRows
-from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
 
 STDDEV = "stddev"
 

@@ -10,10 +10,11 @@ from itertools import chain
 
 import numpy as np
 
+from midstream.kernels.arrays import Vector
 from midstream.kernels.bag import hash_rows
 from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
 from midstream.operators.hopping.rows import Condition
-from midstream.operators.hopping.tuples import Tuples, Vector, nothing, together
+from midstream.operators.hopping.tuples import Tuples, nothing, together
 
 Found = tuple[Pairs, Vector | None]
 """Pairs of tuples, and in a delta the sign of each."""

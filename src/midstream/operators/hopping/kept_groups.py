@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Limbs, Mask, Matrix, Vector
 from midstream.kernels.groups import (
     BLOCK,
     COUNTED,
@@ -27,14 +27,14 @@ from midstream.kernels.groups import (
     keep_ends,
     take_ends,
 )
-from midstream.operators.aggregate.functions import Limbs, exact_means, exact_sums
+from midstream.operators.aggregate.functions import exact_means, exact_sums
 from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
 from midstream.operators.hopping.bag import NEVER, grown
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.group import GroupBy, GroupSpec, extended
 from midstream.operators.hopping.join import valid
-from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector, nothing
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
 
 COUNT, SUM, AVG = "count", "sum", "avg"
 NO_WORDS: Limbs = np.empty((0, 2), np.uint64)
@@ -212,7 +212,7 @@ class Ends:
             self._count, self._taken = keep_ends(self._until, self._entries, self._least, self._count), 0
         return found
 
-    def mark(self, used: npt.NDArray[np.bool_]) -> None:
+    def mark(self, used: Mask) -> None:
         """Mark the slots that are mentioned."""
         used[self._entries[: self._count, 0][self._until[: self._count] != TAKEN]] = True
 

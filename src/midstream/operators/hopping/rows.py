@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
 from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.tuples import Matrix, Tuples
+from midstream.operators.hopping.tuples import Tuples
 from midstream.plan.expr import Column, Expr
 
 
@@ -26,7 +26,7 @@ class Layout:
         """Return where a column is."""
         return self.columns.index(column)
 
-    def places(self, columns: Sequence[Column]) -> npt.NDArray[np.int64]:
+    def places(self, columns: Sequence[Column]) -> Vector:
         """Return where some columns are."""
         return np.array([self.columns.index(c) for c in columns], np.int64)
 
@@ -53,7 +53,7 @@ class Condition:
     def __bool__(self) -> bool:
         return bool(self._conjuncts)
 
-    def holds(self, rows: Matrix) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Matrix) -> Mask:
         """Tell for which rows all conditions are true."""
         values = self._layout.reader(rows, self._coding)
         passed = np.ones(len(rows), np.bool_)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Vector = npt.NDArray[np.int64]
-Matrix = npt.NDArray[np.int64]
+from midstream.kernels.arrays import Mask, Matrix, Vector
 
 FOREVER = 2**62
 """The end of tuples that time alone does not end: who gave them takes them back."""
@@ -47,7 +45,7 @@ class Tuples:
         """Return the same rows without signs."""
         return Tuples(self.rows, self.until)
 
-    def where(self, chosen: npt.NDArray[np.bool_] | Vector) -> "Tuples":
+    def where(self, chosen: Mask | Vector) -> "Tuples":
         """Return the chosen rows."""
         places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         rows, until = self.rows.take(places, axis=0), self.until.take(places)

@@ -7,11 +7,11 @@ come, so they are taken back.
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.operators.hopping.bag import grown
 from midstream.operators.hopping.group import GroupTable
-from midstream.operators.hopping.tuples import FOREVER, Matrix, Tuples, Vector
+from midstream.operators.hopping.tuples import FOREVER, Tuples
 
 
 class HopWindow:
@@ -130,12 +130,12 @@ class HopWindow:
             return
         self._drop(self._inside(slice(self._start, self._end)))
 
-    def _inside(self, which: slice) -> npt.NDArray[np.bool_]:
+    def _inside(self, which: slice) -> Mask:
         slots, numbers = self._numbers[which, 0], self._numbers[which, 1]
         assert self._rows_held is not None, "a window of rows"
         return numbers >= self._seen[slots] - self._rows_held
 
-    def _drop(self, kept: npt.NDArray[np.bool_]) -> None:
+    def _drop(self, kept: Mask) -> None:
         """Hold only the chosen ones of the rows held."""
         if kept.all():
             return

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from midstream.kernels.arrays import Mask, Matrix
 from midstream.kernels.codes import equal_bytes
 from midstream.kernels.entries import ROWS
 from midstream.operators.expression.evaluate import truth
@@ -12,9 +10,6 @@ from midstream.operators.sliding.pipeline import lookup
 from midstream.operators.source.row_store import RowStore
 from midstream.operators.source.scan import Scan
 from midstream.plan.expr import Expr
-
-Matrix = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

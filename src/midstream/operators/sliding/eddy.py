@@ -15,9 +15,9 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Floats, Matrix, Vector
 from midstream.kernels.entries import LATEST, ROWS
 from midstream.kernels.stem import (
     NEXT,
@@ -37,10 +37,6 @@ from midstream.operators.sliding.stem import Bits, Stem
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 from midstream.plan.expr import Call, Column, Expr
-
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 DECAY = 0.9
 """What a visit leaves of what earlier ones have taught."""

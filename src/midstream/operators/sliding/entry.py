@@ -1,14 +1,12 @@
 """The layout of entries, for those outside the kernels who look into them."""
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import lineage, touched
 from midstream.kernels.entries import KEY, LATEST, ROWS
 
-__all__ = ["KEY", "LATEST", "ROWS", "in_order", "lineage", "reordered", "touched"]
-
-Matrix = npt.NDArray[np.int64]
+__all__ = ["KEY", "LATEST", "ROWS", "Mask", "Matrix", "Vector", "in_order", "lineage", "reordered", "touched"]
 
 
 def in_order(entries: Matrix) -> Matrix:

@@ -6,13 +6,11 @@ results of a join ──▶ look up codes by row number ──▶ drop rows with
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix
 from midstream.kernels.codes import combine
 from midstream.kernels.entries import KEY, ROWS, gather, keep_valid
 from midstream.operators.source.scan import Scan
-
-Matrix = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

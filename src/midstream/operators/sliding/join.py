@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import (
     NEXT,
     PAIR_CURSOR_SIZE,
@@ -42,9 +42,7 @@ from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
-Residual = Callable[[Matrix], npt.NDArray[np.bool_]]
+Residual = Callable[[Matrix], Mask]
 """Tells for each candidate result whether it holds."""
 
 LEFT, RIGHT = 0, 1

@@ -5,14 +5,12 @@ join indexes them by key.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.complete import live_before
 from midstream.kernels.entries import ROWS, drop_dead, renumber
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.operators.source.window import EvictionTable
-
-Matrix = npt.NDArray[np.int64]
 
 ROOM, ROOM_OF_SMALL = 1.3, 2.5
 """Entries held per live entry before the dead ones are dropped: memory against moving."""
@@ -41,15 +39,13 @@ class JoinInputState:
         """Return the memory held, used or not."""
         return int(self.entries.nbytes)
 
-    def live(self, before: int, now_us: int, seq: int, evictions: EvictionTable) -> npt.NDArray[np.bool_]:
+    def live(self, before: int, now_us: int, seq: int, evictions: EvictionTable) -> Mask:
         """Tell which entries can still match a row at or after `now_us` and have their latest row below `before`."""
         table = (self.slots, evictions.table, evictions.bases)
-        found: npt.NDArray[np.bool_] = live_before(self.entries, self.count, before, now_us, seq, *table)
+        found: Mask = live_before(self.entries, self.count, before, now_us, seq, *table)
         return found
 
-    def reserve(
-        self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool
-    ) -> npt.NDArray[np.int32] | None:
+    def reserve(self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool) -> Links | None:
         """Make room for `count` entries: drop the dead, then grow (or shrink) to what is live.
 
         `now_us` is the time of the next row, `seq` the last sequence number that has arrived. Return where each entry
@@ -76,7 +72,7 @@ class JoinInputState:
         """Return the entries held, dead ones included."""
         return self.entries[: self.count]
 
-    def renumber(self, component: str, places: npt.NDArray[np.int64], base: int) -> None:
+    def renumber(self, component: str, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
         if component in self.components:
             renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)

@@ -3,15 +3,13 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Matrix
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, chain_from, clear, follow_moves, index_entries
 
 FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
 SMALLEST = 256
-
-Matrix = npt.NDArray[np.int64]
 
 
 class KeyIndex:
@@ -26,7 +24,7 @@ class KeyIndex:
 
     def _allocate(self, slots: int) -> None:
         self.words: Matrix = np.empty((slots, 2), np.int64)
-        self.heads: npt.NDArray[np.int32] = self.words.view(np.int32)
+        self.heads: Links = self.words.view(np.int32)
         clear(self.heads)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,6 +71,6 @@ class KeyIndex:
         """Chain the entries from `start` on of one side; there must be room for their keys."""
         self.taken += chain_from(self.words, self.heads, side, entries, start)
 
-    def follow(self, side: int, moved: npt.NDArray[np.int32]) -> None:
+    def follow(self, side: int, moved: Links) -> None:
         """Keep up with the entries of one side having moved."""
         follow_moves(self.heads, side, moved)

@@ -3,12 +3,9 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.key_index import clear, has_keys, take_keys
-
-Vector = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 FULL = 0.6
 """The part of the slots that may be taken."""
@@ -24,10 +21,10 @@ class KeySet:
 
     def __init__(self) -> None:
         self._taken = 0
-        self._words: npt.NDArray[np.int64] = self._table(64)
+        self._words: Matrix = self._table(64)
 
     @staticmethod
-    def _table(slots: int) -> npt.NDArray[np.int64]:
+    def _table(slots: int) -> Matrix:
         words = np.zeros((slots, 2), np.int64)
         clear(words.view(np.int32))
         return words

@@ -7,9 +7,9 @@ arrivals ──▶ sources ──▶ execution (a join tree, or a migration from
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Matrix
 from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import TRIGGER, Arrival, Lineage, Results, mixed
@@ -20,8 +20,6 @@ from midstream.operators.expression.evaluate import evaluate
 from midstream.operators.source.scan import Scan
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr
-
-Matrix = npt.NDArray[np.int64]
 
 
 class JoinPipeline(Pipeline):

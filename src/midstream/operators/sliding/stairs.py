@@ -7,14 +7,10 @@ them. Demoting drops the intermediate results of a STAIR, promoting computes the
 (`migrate/promote.py`).
 """
 
-import numpy as np
-import numpy.typing as npt
-
+from midstream.kernels.arrays import Matrix
 from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.tree import JoinTree, Step
 from midstream.operators.source.sources import Taken
-
-Matrix = npt.NDArray[np.int64]
 
 
 class Stairs(JoinTree):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Links, Matrix, Vector
 from midstream.kernels.entries import LINK, ROWS
 from midstream.kernels.join import EQ
 from midstream.kernels.key_index import LEFT_HEAD, clear, follow_moves
@@ -21,8 +21,6 @@ from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Sources
 from midstream.plan.expr import Expr
 
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
 Bits = int
 """A set of aliases, by their places in FROM: the bit vector of what is done."""
 
@@ -130,7 +128,7 @@ class StemIndex:
 
     def _allocate(self, slots: int) -> None:
         self.words: Matrix = np.empty((slots, 2), np.int64)
-        self.heads: npt.NDArray[np.int32] = self.words.view(np.int32)
+        self.heads: Links = self.words.view(np.int32)
         clear(self.heads)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, StateSize, Switched
 from midstream.operators.sliding.feed import Feed
@@ -18,8 +18,6 @@ from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.state_size import size_of
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Taken
-
-Matrix = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ only once a null was seen.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Vector
 from midstream.kernels.codes import take_bytes
 from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.source.tape import Tape
-
-Places = npt.NDArray[np.int64]
 
 
 class ColumnStore:
@@ -65,7 +63,7 @@ class ColumnStore:
         end = int(self.offsets.view()[-1])
         self.offsets.append(offsets[1:].astype(np.int64) + (end - first))
 
-    def take(self, places: Places) -> pa.Array:
+    def take(self, places: Vector) -> pa.Array:
         """Return the values at the given places, counted from the oldest row held."""
         if self._null:
             return pa.nulls(len(places))
@@ -89,7 +87,7 @@ class ColumnStore:
             self.offsets.drop_front(count)
             self.data.drop_front(int(self.offsets.view()[0]) - self.data.base)
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+    def keep(self, mask: Mask) -> None:
         """Drop the values where the mask is false and number the rest from 0."""
         if not self._bytes:
             self.values.keep(mask)

@@ -4,14 +4,12 @@ arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Vector
 from midstream.operators.expression.codes import Codes
 from midstream.operators.source.column_store import ColumnStore
 from midstream.operators.source.tape import Tape
-
-Vector = npt.NDArray[np.int64]
 
 
 class RowStore:
@@ -69,7 +67,7 @@ class RowStore:
             for part in self._named().values():
                 part.drop_front(count)
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> Vector:
+    def keep(self, mask: Mask) -> Vector:
         """Drop the rows where the mask is false and number the rest from 0.
 
         Return the new number of each row held before, -1 for those gone.

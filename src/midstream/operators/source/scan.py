@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, ROWS, TIME
 from midstream.model.batch import Arrival
 from midstream.model.time import FOREVER_US
@@ -27,7 +27,6 @@ from midstream.operators.source.window import (
 from midstream.plan.expr import Column, Expr, cast_to
 from midstream.plan.window import RangeWindow, Window
 
-Matrix = npt.NDArray[np.int64]
 Entry = tuple[Expr, pa.DataType]
 """What a code is made of: an expression and the type it is compared as."""
 
@@ -71,9 +70,9 @@ class TakenRows:
         self.window = window
         self.arrived = rows
         """All rows that arrived, also those the filters have dropped."""
-        self.passed: npt.NDArray[np.bool_] | None = None
+        self.passed: Mask | None = None
         """Which of them were taken in; None: all."""
-        self.pushed: npt.NDArray[np.int64] | None = None
+        self.pushed: Vector | None = None
         """The row each of them has pushed out of a counted window, or -1."""
         self._codes: dict[Entry, Codes] = {}
         self._batches: dict[Leaf, Matrix] = {}
@@ -154,16 +153,14 @@ class Scan:
         self.store.append(selected.times, selected.offsets, selected.columns, stored)
         return taken
 
-    def _select(self, arrival: Arrival) -> npt.NDArray[np.bool_] | None:
+    def _select(self, arrival: Arrival) -> Mask | None:
         passed = None
         for condition in self.spec.filters:
             mask = truth(condition, len(arrival), _columns(arrival))
             passed = mask if passed is None else passed & mask
         return None if passed is None or passed.all() else passed
 
-    def _push_out(
-        self, arrival: Arrival, passed: npt.NDArray[np.bool_] | None, first: int, count: int
-    ) -> npt.NDArray[np.int64]:
+    def _push_out(self, arrival: Arrival, passed: Mask | None, first: int, count: int) -> Vector:
         assert self.window is not None
         self.evictions.add(self.spec.line, count, self.store.base)
         numbers = np.arange(first, first + count, dtype=np.int64)
@@ -181,7 +178,7 @@ class Scan:
             return np.empty((len(arrival), 2), np.int64)
         return partition_codes([arrival.columns[c.name] for c in window.partition_by])
 
-    def expire(self, now_us: int, seq: int) -> npt.NDArray[np.int64] | None:
+    def expire(self, now_us: int, seq: int) -> Vector | None:
         """Drop rows that cannot join a row at or after `now_us`; `seq` is the last number that has arrived.
 
         Return the new row numbers (by old number less the old base) when rows left from the middle, else None.
@@ -200,7 +197,7 @@ class Scan:
             return self._drop_middle(seq)
         return None
 
-    def _drop_middle(self, seq: int) -> npt.NDArray[np.int64] | None:
+    def _drop_middle(self, seq: int) -> Vector | None:
         assert self.window is not None
         if not self.evictions.mostly_dead(self.spec.line):
             return None

@@ -8,15 +8,13 @@ State: one scan per alias and the eviction table they share. Plans come and go; 
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import live_before
 from midstream.model.batch import Arrival
 from midstream.operators.source.scan import Scan, TakenRows
 from midstream.operators.source.window import EvictionTable
 
-Matrix = npt.NDArray[np.int64]
-Vector = npt.NDArray[np.int64]
 Taken = dict[str, TakenRows]
 
 
@@ -84,8 +82,8 @@ class Sources:
         """Tell whether a row from before a position can still be part of a result."""
         return self.scans[alias].holds_before(position.rows[alias], now_us, seq)
 
-    def live(self, entries: Matrix, slots: Vector, before: int, now_us: int, seq: int) -> npt.NDArray[np.bool_]:
+    def live(self, entries: Matrix, slots: Vector, before: int, now_us: int, seq: int) -> Mask:
         """Tell which entries are alive and have their latest row below `before`; `slots` as in a join's input state."""
         table = (slots, self.evictions.table, self.evictions.bases)
-        found: npt.NDArray[np.bool_] = live_before(entries, len(entries), before, now_us, seq, *table)
+        found: Mask = live_before(entries, len(entries), before, now_us, seq, *table)
         return found

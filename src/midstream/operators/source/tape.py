@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midstream.kernels.arrays import Mask
+
 SLACK = 1.25
 """Room to grow, as a multiple of what is live: memory against copying."""
 
@@ -51,7 +53,7 @@ class Tape:
         self._start += count
         self.base += count
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+    def keep(self, mask: Mask) -> None:
         """Drop the values where the mask is false and number the rest from 0."""
         self.reset(self.view()[mask])
 

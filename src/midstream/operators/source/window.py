@@ -8,13 +8,11 @@
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.window import find_queues, pack_queues, push_partitioned
 from midstream.model.time import FOREVER_US
 from midstream.operators.source.tape import Tape
-
-Vector = npt.NDArray[np.int64]
 
 
 class CountedWindowState(Protocol):
@@ -23,7 +21,7 @@ class CountedWindowState(Protocol):
     in_order: bool
     """Whether rows leave in the order they came."""
 
-    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+    def push(self, rows: Vector, keys: Matrix) -> Vector:
         """Take in rows and return, for each, the row it pushes out, or -1."""
 
     def renumber(self, places: Vector, base: int) -> None:
@@ -43,7 +41,7 @@ class RowsWindowState:
         self.size = size
         self.tail = Tape(np.int64)
 
-    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+    def push(self, rows: Vector, keys: Matrix) -> Vector:
         """Take in rows and return, for each, the row it pushes out, or -1."""
         free = self.size - len(self.tail)
         self.tail.append(rows)
@@ -79,7 +77,7 @@ class PartitionedRowsWindowState:
         self.nodes = np.empty((64, 2), np.int64)
         self.node_count = 0
 
-    def push(self, rows: Vector, keys: npt.NDArray[np.int64]) -> Vector:
+    def push(self, rows: Vector, keys: Matrix) -> Vector:
         """Take in rows and return, for each, the row it pushes out, or -1."""
         self._reserve(len(rows))
         queue_of, self.queue_count = find_queues(keys, self.keys, self.heads, self.queue_count)
