@@ -86,7 +86,7 @@ class Memory:
             assert isinstance(pipeline.execution, JoinTree), "these run join trees"
             for join in pipeline.execution.joins():
                 for state in join.states:
-                    alive = state.live(FOREVER_US, now_us, runtime.next_seq - 1, pipeline.sources.evictions)
+                    alive = pipeline.sources.live(state.held, state.slots, FOREVER_US, now_us, runtime.next_seq - 1)
                     live = int(alive.sum())
                     if len(state.components) > 1:
                         self.results += live

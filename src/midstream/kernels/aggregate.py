@@ -126,19 +126,27 @@ def sum_exactly(low: Limbs, high: Limbs, codes: Vector, size: int, starts: Vecto
 
 
 @kernel
+def size_of_limbs(totals: Limbs, i: Word) -> tuple[Word, Word, Word, Word]:
+    """Return the limbs of a total without its sign, and whether it is negative."""
+    zero, one = np.uint64(0), np.uint64(1)
+    first, second, third = totals[i, 0], totals[i, 1], totals[i, 2]
+    negative = (third >> np.uint64(63)) != zero
+    if negative:
+        first, second, third = ~first + one, ~second, ~third
+        if first == zero:
+            second += one
+            third += one if second == zero else zero
+    return first, second, third, negative
+
+
+@kernel
 def fit_limbs(totals: Limbs, limit_low: Word, limit_high: Word) -> Mask:
     """Tell which totals are between minus and plus a limit of 127 bits, both left out."""
     out = np.empty(totals.shape[0], np.bool_)
-    zero, one = np.uint64(0), np.uint64(1)
     for i in range(totals.shape[0]):
-        first, second, third = totals[i, 0], totals[i, 1], totals[i, 2]
-        if third >> np.uint64(63):
-            first, second, third = ~first + one, ~second, ~third
-            if first == zero:
-                second += one
-                third += one if second == zero else zero
+        first, second, third, _ = size_of_limbs(totals, i)
         below = second < limit_high or (second == limit_high and first < limit_low)
-        out[i] = third == zero and below
+        out[i] = third == np.uint64(0) and below
     return out
 
 
@@ -148,13 +156,7 @@ def round_limbs(totals: Limbs) -> Floats:
     out = np.empty(totals.shape[0], np.float64)
     zero, one, top = np.uint64(0), np.uint64(1), np.uint64(63)
     for i in range(totals.shape[0]):
-        first, second, third = totals[i, 0], totals[i, 1], totals[i, 2]
-        negative = (third >> top) != zero
-        if negative:
-            first, second, third = ~first + one, ~second, ~third
-            if first == zero:
-                second += one
-                third += one if second == zero else zero
+        first, second, third, negative = size_of_limbs(totals, i)
         lost, exponent = zero, 0
         while second != zero or third != zero:
             lost |= first & one

@@ -2,13 +2,15 @@
 
 A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out) and `chains`: for
 each row its hash, the row behind it in its chain, and its end once more; `heads` has the first row of each chain, by
-the low bits of the hash. NULL is a code of its own. Memory is asked for some rows ahead: bags are larger than the
-processor's caches, and what tells that a row is not wanted lies side by side.
+the low bits of the hash, in one column, so that it can be asked for ahead. NULL is a code of its own. Memory is asked
+for some rows ahead: bags are larger than the processor's caches, and what tells that a row is not wanted lies side by
+side.
 """
 
 import numpy as np
 
 from midstream.kernels.arrays import Links, Mask, Matrix, Vector
+from midstream.kernels.codes import mix
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.prefetch import prefetch_row
 
@@ -22,17 +24,6 @@ HASH, NEXT, UNTIL, LINKS = 0, 1, 2, 4
 FAR, NEAR, NEXT_TO = 16, 8, 4
 """How many rows ahead heads, chains and rows are asked for."""
 
-_GOLDEN = -7046029254386353131
-_MIX = -4658895280553007687
-
-
-@kernel
-def mix(value: Word, seed: Word) -> Word:
-    """Stir a code into a hash; with one seed different codes get different hashes."""
-    x = (seed ^ value) * _GOLDEN
-    x = (x ^ ((x >> 32) & 0xFFFFFFFF)) * _MIX
-    return x ^ ((x >> 29) & 0x7FFFFFFFF)
-
 
 @kernel
 def hash_rows(rows: Matrix, places: Vector) -> Vector:
@@ -41,7 +32,7 @@ def hash_rows(rows: Matrix, places: Vector) -> Vector:
     for i in range(len(rows)):
         x = 0
         for p in places:
-            x = mix(rows[i, p], x + 1)
+            x = mix(x + 1, rows[i, p])
         out[i] = x
     return out
 
@@ -168,6 +159,7 @@ def find_equal(
 ) -> Vector:  # fmt: skip
     """Find for every wanted row one that is equal and valid as long, each at most once, and take it out; -1: none."""
     mask = len(heads) - 1
+    places = np.arange(rows.shape[1])
     out = np.full(len(wanted), -1, np.int64)
     for i in range(len(wanted)):
         look_ahead(heads, chains, rows, wanted_hashes, i, False)
@@ -175,12 +167,7 @@ def find_equal(
         before, j = np.int64(-1), np.int64(heads[chain, 0])
         while j >= 0:
             if chains[j, HASH] == wanted_hashes[i] and chains[j, UNTIL] == wanted_until[i]:
-                same = True
-                for k in range(rows.shape[1]):
-                    if rows[j, k] != wanted[i, k]:
-                        same = False
-                        break
-                if same:
+                if same_places(rows, j, places, wanted, i, places):
                     until[j] = chains[j, UNTIL] = DEAD
                     out[i] = j
                     if before < 0:
@@ -227,35 +214,28 @@ def keep_valid(rows: Matrix, until: Vector, chains: Matrix, extra: Vector, count
 
 @kernel
 def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_until: bool) -> tuple[Mask, Mask]:
-    """Return which rows of two bags are left when equal ones cancel out, one for one."""
+    """Return which rows of two bags are left when equal ones cancel out, one for one; `by_until`: with equal ends."""
     places = np.arange(rows.shape[1])
     hashes, theirs = hash_rows(rows, places), hash_rows(other, places)
+    mine, wanted = np.zeros(len(rows), np.int64), np.zeros(len(other), np.int64)
     if by_until:
+        mine[:], wanted[:] = until, other_until
         for i in range(len(hashes)):
-            hashes[i] = mix(until[i], hashes[i])
+            hashes[i] = mix(hashes[i], until[i])
         for i in range(len(theirs)):
-            theirs[i] = mix(other_until[i], theirs[i])
+            theirs[i] = mix(theirs[i], other_until[i])
     size = 16
     while size < 2 * len(rows):
         size *= 2
     heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), LINKS), np.int64)
     for i in range(len(rows)):
         chains[i, HASH] = hashes[i]
-    link(heads, chains, until if by_until else hashes, 0, len(rows))
+    link(heads, chains, mine, 0, len(rows))
+    found = find_equal(heads, chains, rows, mine, other, wanted, theirs)
     left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
     for i in range(len(other)):
-        look_ahead(heads, chains, rows, theirs, i, False)
-        before, j = np.int64(-1), np.int64(heads[theirs[i] & (size - 1), 0])
-        while j >= 0:
-            if chains[j, HASH] == theirs[i] and (not by_until or chains[j, UNTIL] == other_until[i]):
-                if same_places(rows, j, places, other, i, places):
-                    left[j] = right[i] = False
-                    if before < 0:
-                        heads[theirs[i] & (size - 1), 0] = chains[j, NEXT]
-                    else:
-                        chains[before, NEXT] = chains[j, NEXT]
-                    break
-            before, j = j, chains[j, NEXT]
+        if found[i] >= 0:
+            left[found[i]] = right[i] = False
     return left, right
 
 
@@ -292,27 +272,22 @@ def change_matches(
     """
     out, signs = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
     n = 0
-    if each:
-        for i in range(len(places)):
-            p = places[i]
-            before = numbers[p] == 0
-            numbers[p] += changes[i]
-            if before != (numbers[p] == 0) and until[p] >= now_us:
-                out[n], signs[n] = p, -1 if before else 1
-                n += 1
-        return out[:n], signs[:n], n
-    state = np.zeros(len(numbers), np.int8)
-    touched, m = np.empty(len(places), np.int64), 0
     for i in range(len(places)):
         p = places[i]
-        if not state[p]:
-            state[p] = 1 if numbers[p] == 0 else 2
-            touched[m] = p
-            m += 1
+        before = numbers[p] == 0
         numbers[p] += changes[i]
-    for p in touched[:m]:
-        before = state[p] == 1
         if before != (numbers[p] == 0) and until[p] >= now_us:
             out[n], signs[n] = p, -1 if before else 1
             n += 1
-    return out[:n], signs[:n], n
+    if each:
+        return out[:n], signs[:n], n
+    net, kept = np.zeros(len(numbers), np.int8), 0
+    for k in range(n):
+        net[out[k]] += signs[k]
+    for k in range(n):
+        p = out[k]
+        if net[p]:
+            out[kept], signs[kept] = p, net[p]
+            net[p] = 0
+            kept += 1
+    return out[:kept], signs[:kept], kept

@@ -27,6 +27,11 @@ def code_floats(values: Floats) -> Vector:
     return out
 
 
+def floats_of(codes: Vector) -> Floats:
+    """Return the floats that codes stand for."""
+    return np.where(codes < 0, -codes | np.int64(-(2**63)), codes).view(np.float64)
+
+
 @kernel
 def mix(h: Word, word: Word) -> Word:
     """Stir one word into a hash."""

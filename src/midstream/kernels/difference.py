@@ -2,10 +2,10 @@
 
     arriving row ──▶ expirations due before it ──▶ its own event ──▶ changes of the answer
 
-Values (distinct rows, named by two codes) and the rows of all windows are lines of two int64 matrices:
+Values (distinct rows, numbered by whoever calls) and the rows of all windows are lines of two int64 matrices:
 
-    value   0, 1    2        3       4        5 ...
-            codes   member   known   newest   rows in the window of each alias
+    value   0        1       2        3 ...
+            member   known   newest   rows in the window of each alias
     entry   0     1       2      3     4
             row   value   time   seq   older
 
@@ -16,11 +16,10 @@ first by `older`. An entry without a value (-1) has left its window.
 
 import numpy as np
 
-from midstream.kernels.arrays import Links, Matrix, Vector
-from midstream.kernels.codes import mix
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.compile import Word, kernel
 
-CODES, MEMBER, KNOWN, NEWEST, COUNTS = 0, 2, 3, 4, 5
+MEMBER, KNOWN, NEWEST, COUNTS = range(4)
 """Columns of a value; the count of alias a is at COUNTS + a."""
 ROW, VALUE, TIME, SEQ, OLDER, ENTRY_SIZE = range(6)
 """Columns of an entry."""
@@ -31,36 +30,12 @@ ALIAS, COLUMN, PENDING, SIZE, LEVEL_SIZE = range(5)
 
 Level 0 is the outer itself. A level with nothing pending is complete.
 """
-IN_TIME, IN_SEQ, IN_ROW, IN_PUSHED, IN_CODES, IN_SIZE = 0, 1, 2, 3, 4, 6
+IN_TIME, IN_SEQ, IN_ROW, IN_PUSHED, IN_VALUE, IN_SIZE = range(6)
 """Columns of an arriving row: it pushes out row IN_PUSHED; -1 stands for no row."""
 OUT_TIME, OUT_SIGN, OUT_ROW, OUT_EXPIRY, OUT_ALIAS, OUT_BY, OUT_SEQ, OUT_SIZE = range(8)
 """Columns of a change: which row of the outer shows the value; alias, row and seq of the row that came or expired."""
-VALUES, TESTED, FORWARDED, TOTALS_SIZE = range(4)
-"""The totals: values in the table, probes of states, probes that an incomplete level has passed on."""
-
-
-@kernel
-def find_value(values: Matrix, slots: Links, first: Word, second: Word) -> Word:
-    """Return the slot of the value with these codes, or the free one where it belongs."""
-    mask = slots.size - 1
-    slot = mix(mix(0, first), second) & mask
-    while slots[slot] >= 0 and (values[slots[slot], CODES] != first or values[slots[slot], CODES + 1] != second):
-        slot = (slot + 1) & mask
-    return slot
-
-
-@kernel
-def take_value(values: Matrix, slots: Links, first: Word, second: Word, totals: Vector) -> Word:
-    """Return the line of the value with these codes, a new one when it has none."""
-    slot = find_value(values, slots, first, second)
-    if slots[slot] < 0:
-        v = totals[VALUES]
-        totals[VALUES] += 1
-        values[v] = 0
-        values[v, CODES], values[v, CODES + 1] = first, second
-        values[v, NEWEST] = -1
-        slots[slot] = v
-    return np.int64(slots[slot])
+TESTED, TOTALS_SIZE = range(2)
+"""The totals: probes of states."""
 
 
 @kernel
@@ -95,11 +70,15 @@ def settle(values: Matrix, v: Word, levels: Matrix, level: Word, inside: bool) -
 
 
 @kernel
-def complete_up_to(values: Matrix, v: Word, levels: Matrix, top: Word, totals: Vector) -> bool:
-    """Fill in what is not known of a value, from the outer up to level `top`; tell whether it is in that level."""
-    inside = bool(values[v, COUNTS + levels[0, ALIAS]] > 0)
-    for level in range(1, top + 1):
-        if is_known(values, v, levels, level):
+def climb(
+    values: Matrix, v: Word, levels: Matrix, bottom: Word, top: Word, inside: bool, trusting: bool, totals: Vector
+) -> bool:
+    """Settle a value that is `inside` below `bottom`, from there up to level `top`; tell whether it is in that level.
+
+    It is in a level unless the subtracted state holds it. With `trusting`, what a level knows of it stands.
+    """
+    for level in range(bottom, top + 1):
+        if trusting and is_known(values, v, levels, level):
             inside = is_member(values, v, levels, level)
             continue
         if inside:
@@ -110,14 +89,10 @@ def complete_up_to(values: Matrix, v: Word, levels: Matrix, top: Word, totals: V
 
 
 @kernel
-def add_from(values: Matrix, v: Word, levels: Matrix, bottom: Word, inside: bool, totals: Vector) -> bool:
-    """Add a value to each level from `bottom` up until a subtracted state holds it; tell whether it is on top."""
-    for level in range(bottom, levels.shape[0]):
-        if inside:
-            totals[TESTED] += 1
-            inside = bool(values[v, COUNTS + levels[level, ALIAS]] == 0)
-        settle(values, v, levels, level, inside)
-    return inside
+def complete_up_to(values: Matrix, v: Word, levels: Matrix, top: Word, totals: Vector) -> bool:
+    """Fill in what is not known of a value, from the outer up to level `top`; tell whether it is in that level."""
+    inside = bool(values[v, COUNTS + levels[0, ALIAS]] > 0)
+    return climb(values, v, levels, 1, top, inside, True, totals)
 
 
 @kernel
@@ -132,8 +107,6 @@ def remove_from(values: Matrix, v: Word, levels: Matrix, bottom: Word, totals: V
             totals[TESTED] += 1
             if is_known(values, v, levels, level):
                 climbing = is_member(values, v, levels, level)
-            else:
-                totals[FORWARDED] += 1
         settle(values, v, levels, level, False)
     return climbing
 
@@ -151,7 +124,7 @@ def enter(values: Matrix, v: Word, levels: Matrix, place: Word, totals: Vector) 
         for level in range(place, top + 1):
             settle(values, v, levels, level, False)
     elif values[v, count] == 0:
-        changed = add_from(values, v, levels, 1, True, totals)
+        changed = climb(values, v, levels, 1, top, True, False, totals)
         levels[0, SIZE] += 1
     else:
         complete_up_to(values, v, levels, top, totals)
@@ -172,7 +145,7 @@ def leave(values: Matrix, v: Word, levels: Matrix, place: Word, totals: Vector) 
         totals[TESTED] += 1
         inside = complete_up_to(values, v, levels, place - 1, totals)
         settle(values, v, levels, place, inside)
-        changed = add_from(values, v, levels, place + 1, inside, totals)
+        changed = climb(values, v, levels, place + 1, levels.shape[0] - 1, inside, False, totals)
     return changed
 
 
@@ -311,7 +284,6 @@ def arrive(
     place: Word,
     levels: Matrix,
     values: Matrix,
-    slots: Links,
     entries: Matrix,
     windows: Matrix,
     totals: Vector,
@@ -326,7 +298,7 @@ def arrive(
     came = went = False
     v = w = pushed = np.int64(-1)
     if row >= 0:
-        v = take_value(values, slots, arriving[i, IN_CODES], arriving[i, IN_CODES + 1], totals)
+        v = arriving[i, IN_VALUE]
         # Entering comes first: a value that is pushed out by itself has never gone.
         came = enter(values, v, levels, place, totals)
         append(entries, windows, alias, arriving, i, v, values, levels[0, ALIAS])
@@ -358,7 +330,6 @@ def apply_rows(
     places: Vector,
     levels: Matrix,
     values: Matrix,
-    slots: Links,
     entries: Matrix,
     windows: Matrix,
     totals: Vector,
@@ -378,7 +349,7 @@ def apply_rows(
         now = arriving[i, IN_TIME]
         n = expire_before(now, widths, places, levels, values, entries, windows, totals, changes, n)
         counted = bool(widths[a] < 0)
-        n = arrive(arriving, i, a, counted, places[a], levels, values, slots, entries, windows, totals, changes, n)
+        n = arrive(arriving, i, a, counted, places[a], levels, values, entries, windows, totals, changes, n)
         if n < 0:
             return -1 - int(i)
         a = next_to_arrive(arriving, starts, at)
@@ -394,10 +365,3 @@ def chain_newest(entries: Matrix, first: int, end: int, values: Matrix) -> None:
         v = entries[e, VALUE]
         entries[e, OLDER] = values[v, NEWEST]
         values[v, NEWEST] = e
-
-
-@kernel
-def index_values(values: Matrix, count: int, slots: Links) -> None:
-    """Make the first `count` values be found by empty slots."""
-    for v in range(count):
-        slots[find_value(values, slots, values[v, CODES], values[v, CODES + 1])] = v

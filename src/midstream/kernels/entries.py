@@ -61,17 +61,6 @@ def drop_dead(
 
 
 @kernel
-def renumber(entries: Matrix, count: int, column: int, places: Vector, base: int) -> None:
-    """Replace the row numbers of one component after its store has dropped rows from its middle.
-
-    `places[n - base]` is the new number of row n, or -1 when it is gone (its entries are dead).
-    """
-    for i in range(count):
-        place = entries[i, column] - base
-        entries[i, column] = places[place] if 0 <= place < places.size else -1
-
-
-@kernel
 def gather(batch: Matrix, column: int, values: Vector, base: int, target: int) -> None:
     """Copy the value of each entry's row (numbered from `base`) into another column of the entry."""
     for i in range(batch.shape[0]):

@@ -22,21 +22,6 @@ TAKEN = 2**63 - 1
 
 
 @kernel
-def add_tuples(totals: Matrix, slots: Vector, signs: Vector, touched: Vector, marks: Mask, n: int) -> int:
-    """Count tuples in and out of groups; note the groups that were touched, each once; return how many there are."""
-    for i in range(len(slots)):
-        if i + FAR < len(slots):
-            prefetch_row(totals, slots[i + FAR])
-        slot = slots[i]
-        totals[slot, 0] += signs[i]
-        if not marks[slot]:
-            marks[slot] = True
-            touched[n] = slot
-            n += 1
-    return n
-
-
-@kernel
 def add_values(
     totals: Matrix, limbs: Limbs, place: int, kind: int, slots: Vector, signs: Vector, codes: Matrix, column: int,
     words: Limbs,

@@ -6,6 +6,9 @@
 A match is accepted only if its latest row is earlier than the arriving one, so each result is found exactly once, by
 its latest row. The walk follows the key's chain (hash join) or all entries from the newest (nested loop). When
 `out` is full the cursor says where to go on.
+
+Entries that are held already are paired by the same walk. Then nothing depends on who came first: the latest row of a
+pair is the later of both.
 """
 
 import numpy as np
@@ -13,7 +16,7 @@ import numpy as np
 from midstream.kernels.arrays import Links, Matrix, Vector
 from midstream.kernels.compile import kernel
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, is_evicted
-from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, find_slot, slot_of, take_slot
+from midstream.kernels.key_index import FREE, LEFT_HEAD, RIGHT_HEAD, find_slot, slot_of, take_slot
 from midstream.kernels.prefetch import prefetch_row
 
 LEFT_AT, RIGHT_AT, WALK, BEFORE, TESTED, LEFT_COUNT, RIGHT_COUNT, TAKEN, CURSOR_SIZE = range(9)
@@ -70,12 +73,20 @@ def match_run(
     bases: Vector,
     out: Matrix,
     written: int,
+    paired: bool,
+    newer_only: bool,
+    now_us: int,
+    seq: int,
 ) -> int:
     """Insert and match the rows of one side that come before a sequence number; return how many results `out` holds.
 
     `in_order` says that entries die in the order they came, so the first dead one ends a walk. With `cuts` dead
     entries are cut out of the chain: rows arrive in order, so what is dead now stays dead. Partners are earlier than
     the row and than `until`. One function for a run of rows: calls with this many arrays cost as much as a match.
+
+    With `paired` the rows are entries of the state itself, paired with partners that are alive after `seq` and at
+    `now_us`, whether they are earlier or not; with `newer_only` with later ones alone, so that two calls with the sides
+    swapped find each pair once.
     """
     at_place = LEFT_AT if from_left else RIGHT_AT
     count_place = LEFT_COUNT if from_left else RIGHT_COUNT
@@ -90,6 +101,10 @@ def match_run(
     taken = 0
     while at < n and batch[at, LATEST] < before_seq:
         latest, now, key = batch[at, LATEST], batch[at, TIME], batch[at, KEY]
+        low, bound, upto = np.int64(-1), min(latest, until), latest
+        if paired:
+            now, bound, upto = now_us, until, seq
+            low = latest if newer_only else low
         if q == FRESH:
             if chained:
                 # Fetch what rows a little further on will need: first their slot, then the entry it leads to.
@@ -99,16 +114,20 @@ def match_run(
                     head = heads[find_slot(words, heads, batch[at + ENTRY_AHEAD, KEY]), other]
                     if head >= 0:
                         prefetch_row(others, np.int64(head))
-                slot = take_slot(words, heads, key)
-                if slot < 0:
-                    slot = -1 - slot
-                    taken += 1
-                for c in range(width):
-                    entries[count, c] = batch[at, c]
-                entries[count, LINK] = heads[slot, side]
-                heads[slot, side] = count
-                q = np.int64(heads[slot, other])
-                count += 1
+                if paired:
+                    slot = find_slot(words, heads, key)
+                    q = -1 if heads[slot, LEFT_HEAD] == FREE else np.int64(heads[slot, other])
+                else:
+                    slot = take_slot(words, heads, key)
+                    if slot < 0:
+                        slot = -1 - slot
+                        taken += 1
+                    for c in range(width):
+                        entries[count, c] = batch[at, c]
+                    entries[count, LINK] = heads[slot, side]
+                    heads[slot, side] = count
+                    q = np.int64(heads[slot, other])
+                    count += 1
             else:
                 if inserts:
                     for c in range(width):
@@ -116,14 +135,13 @@ def match_run(
                     count += 1
                 q = last_other
             before = -1
-        bound = min(latest, until)
         while q >= 0:
             following = others[q, LINK] if chained else q - 1
-            if others[q, LATEST] >= bound:
+            if others[q, LATEST] >= bound or others[q, LATEST] <= low:
                 before = q
                 q = following
                 continue
-            if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, latest):
+            if others[q, DEADLINE] < now or is_evicted(others, q, slots, evict, bases, upto):
                 if in_order:
                     following = -1
                 if chained and cuts and before >= 0:
@@ -144,7 +162,7 @@ def match_run(
                 accept = holds(ops[k], a, b) if from_left else holds(ops[k], b, a)
             if accept:
                 out[written, KEY] = key
-                out[written, LATEST] = latest
+                out[written, LATEST] = max(latest, others[q, LATEST])
                 out[written, DEADLINE] = min(batch[at, DEADLINE], others[q, DEADLINE])
                 out[written, TIME] = now
                 for c in range(mine):
@@ -206,14 +224,14 @@ def join_batches(
             written = match_run(
                 cursor, True, left_batch, before_seq, left_entries, left_components, left_inserts,
                 right_entries, right_components, right_in_order, right_slots, right_until,
-                words, heads, chained, keyed, cuts, ops, evict, bases, out, written,
+                words, heads, chained, keyed, cuts, ops, evict, bases, out, written, False, False, 0, 0,
             )  # fmt: skip
         else:
             before_seq = FOREVER if i >= n else left_batch[i, LATEST]
             written = match_run(
                 cursor, False, right_batch, before_seq, right_entries, right_components, right_inserts,
                 left_entries, left_components, left_in_order, left_slots, left_until,
-                words, heads, chained, keyed, cuts, ops, evict, bases, out, written,
+                words, heads, chained, keyed, cuts, ops, evict, bases, out, written, False, False, 0, 0,
             )  # fmt: skip
         if cursor[WALK] != FRESH:
             break

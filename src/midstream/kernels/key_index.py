@@ -13,7 +13,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
-from midstream.kernels.entries import KEY, LINK
+from midstream.kernels.entries import KEY
 from midstream.kernels.prefetch import prefetch_row
 
 LEFT_HEAD, RIGHT_HEAD = 2, 3
@@ -63,40 +63,25 @@ def clear(heads: Links) -> None:
 
 
 @kernel
-def index_entries(words: Matrix, heads: Links, side: int, entries: Matrix, room: int) -> int:
-    """Chain the entries of one side, which has none in the table yet; return how many slots that took.
+def chain_entries(
+    words: Matrix, heads: Links, side: int, entries: Matrix, start: int, key: int, link: int, room: int
+) -> int:
+    """Chain the entries of one side from `start` on by the code in column `key`, with links in column `link`.
 
-    Return -1 as soon as it would take more than `room`.
+    Return how many slots that took, or -1 as soon as it would take more than `room`.
     """
     taken = 0
     mask = words.shape[0] - 1
-    for i in range(entries.shape[0]):
+    for i in range(start, entries.shape[0]):
         if i + AHEAD < entries.shape[0]:
-            prefetch_row(words, slot_of(entries[i + AHEAD, KEY], mask))
-        slot = take_slot(words, heads, entries[i, KEY])
+            prefetch_row(words, slot_of(entries[i + AHEAD, key], mask))
+        slot = take_slot(words, heads, entries[i, key])
         if slot < 0:
             slot = -1 - slot
             taken += 1
             if taken > room:
                 return -1
-        entries[i, LINK] = heads[slot, side]
-        heads[slot, side] = i
-    return taken
-
-
-@kernel
-def chain_from(words: Matrix, heads: Links, side: int, entries: Matrix, start: int) -> int:
-    """Chain the entries of one side from `start` on; return how many slots that took. There must be room."""
-    taken = 0
-    mask = words.shape[0] - 1
-    for i in range(start, entries.shape[0]):
-        if i + AHEAD < entries.shape[0]:
-            prefetch_row(words, slot_of(entries[i + AHEAD, KEY], mask))
-        slot = take_slot(words, heads, entries[i, KEY])
-        if slot < 0:
-            slot = -1 - slot
-            taken += 1
-        entries[i, LINK] = heads[slot, side]
+        entries[i, link] = heads[slot, side]
         heads[slot, side] = i
     return taken
 

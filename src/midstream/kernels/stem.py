@@ -1,4 +1,4 @@
-"""SteMs: index the rows of one alias by any of its codes, and meet partial results with them.
+"""SteMs: meet partial results with the rows of one alias, found by any of its codes.
 
 A partial result is KEY, LATEST, DEADLINE, TIME, the codes it carries, then its row numbers in the order found. All
 rows of a slice are in the SteMs before the first probe, so a partner counts only if it is earlier than the row that
@@ -11,32 +11,13 @@ from midstream.kernels.arrays import Floats, Links, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.entries import DEADLINE, LATEST, ROWS, TIME, is_evicted
 from midstream.kernels.join import ENTRY_AHEAD, SLOT_AHEAD, holds
-from midstream.kernels.key_index import LEFT_HEAD, find_slot, slot_of, take_slot
+from midstream.kernels.key_index import LEFT_HEAD, find_slot, slot_of
 from midstream.kernels.prefetch import prefetch_row
 
 PROBE_LANE, PROBE_AT, PROBE_WALK, PROBES_TESTED, PROBE_CURSOR_SIZE = range(5)
 """The cursor of `probe`: lane and row in progress, the walk in progress, predicate evaluations."""
 NEXT = -3
 """PROBE_WALK when the row has not begun its walk."""
-
-
-@kernel
-def chain_column(words: Matrix, heads: Links, entries: Matrix, start: int, key: int, link: int, room: int) -> int:
-    """Chain the entries from `start` on by the code in column `key`, with links in column `link`.
-
-    Return how many slots that took, or -1 as soon as it would take more than `room`.
-    """
-    taken = 0
-    for i in range(start, entries.shape[0]):
-        slot = take_slot(words, heads, entries[i, key])
-        if slot < 0:
-            slot = -1 - slot
-            taken += 1
-            if taken > room:
-                return -1
-        entries[i, link] = heads[slot, LEFT_HEAD]
-        heads[slot, LEFT_HEAD] = i
-    return taken
 
 
 @kernel

@@ -73,35 +73,42 @@ def left_of(left: Word, right: Word, kind: int) -> Word:
 
 
 @kernel
-def add_counts(counts: Matrix, slots: Vector, signs: Vector, side: int, touched: Vector, marks: Vector, n: int) -> int:
-    """Add signs to the counts of a side; note the slots that were touched, each once; return how many there are."""
+def add_counts(counts: Matrix, slots: Vector, signs: Vector, column: int, touched: Vector, marks: Mask, n: int) -> int:
+    """Add signs to a count of slots; note the slots that were touched, each once; return how many there are."""
     for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(counts, slots[i + FAR])
         slot = slots[i]
-        counts[slot, side] += signs[i]
+        counts[slot, column] += signs[i]
         if not marks[slot]:
-            marks[slot] = 1
+            marks[slot] = True
             touched[n] = slot
             n += 1
     return n
 
 
 @kernel
-def settle(counts: Matrix, touched: Vector, marks: Vector, kind: int) -> tuple[Vector, Vector, int]:
-    """Return the slots whose count in the answer has changed, and by how much; and how many times it crossed 0.
+def settle_one(counts: Matrix, slot: Word, kind: int) -> tuple[Word, Word]:
+    """Give a value as often as it is in the answer; return the change, and whether it crossed 0.
 
     `counts[slot, 2]` is what was given so far.
     """
+    now, before = left_of(counts[slot, 0], counts[slot, 1], kind), counts[slot, 2]
+    counts[slot, 2] = now
+    return now - before, (now > 0) != (before > 0)
+
+
+@kernel
+def settle(counts: Matrix, touched: Vector, marks: Mask, kind: int) -> tuple[Vector, Vector, int]:
+    """Return the slots whose count in the answer has changed, and by how much; and how many times it crossed 0."""
     slots, changes = np.empty(len(touched), np.int64), np.empty(len(touched), np.int64)
     n, flips = 0, 0
     for slot in touched:
-        marks[slot] = 0
-        now = left_of(counts[slot, 0], counts[slot, 1], kind)
-        change = now - counts[slot, 2]
-        if change:
-            flips += (now > 0) != (counts[slot, 2] > 0)
-            counts[slot, 2] = now
-            slots[n], changes[n] = slot, change
-            n += 1
+        marks[slot] = False
+        change, flipped = settle_one(counts, slot, kind)
+        slots[n], changes[n] = slot, change
+        n += change != 0
+        flips += flipped
     return slots[:n], changes[:n], flips
 
 
@@ -111,15 +118,11 @@ def settle_each(counts: Matrix, slots: Vector, signs: Vector, side: int, kind: i
     out, changes = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
     n, flips = 0, 0
     for i in range(len(slots)):
-        slot = slots[i]
-        counts[slot, side] += signs[i]
-        now = left_of(counts[slot, 0], counts[slot, 1], kind)
-        change = now - counts[slot, 2]
-        if change:
-            flips += (now > 0) != (counts[slot, 2] > 0)
-            counts[slot, 2] = now
-            out[n], changes[n] = slot, change
-            n += 1
+        counts[slots[i], side] += signs[i]
+        change, flipped = settle_one(counts, slots[i], kind)
+        out[n], changes[n] = slots[i], change
+        n += change != 0
+        flips += flipped
     return out[:n], changes[:n], flips
 
 
@@ -141,38 +144,15 @@ def repeat_rows(rows: Matrix, slots: Vector, times: Vector) -> tuple[Matrix, Vec
 
 
 @kernel
-def take_ended(slots: Vector, until: Vector, signs: Vector, count: int, now_us: int) -> tuple[Vector, Vector, int]:
-    """Take out the entries that are not valid any more; return their slots and signs, and how many stay."""
-    ended = 0
-    for i in range(count):
-        ended += until[i] < now_us
-    out, out_signs = np.empty(ended, np.int64), np.empty(ended, np.int64)
-    n, kept = 0, 0
-    for i in range(count):
-        if until[i] < now_us:
-            out[n], out_signs[n] = slots[i], signs[i]
-            n += 1
-        else:
-            slots[kept], until[kept], signs[kept] = slots[i], until[i], signs[i]
-            kept += 1
-    return out, out_signs, kept
+def keep_left(mine: Vector, theirs: Vector, count: int, kind: int) -> Mask:
+    """Tell which values of the left side are in the difference; of equal ones of a set the first.
 
-
-@kernel
-def compare_sides(left: Matrix, right: Matrix, kind: int) -> Mask:
-    """Tell which rows of the left side are in the difference; of equal ones of a set the first."""
-    size = 16
-    while size < 2 * (len(left) + len(right)):
-        size *= 2
-    table = np.full((size, 1), -1, np.int32)
-    width = left.shape[1]
-    rows, hashes = np.empty((len(left) + len(right), width), np.int64), np.empty(len(left) + len(right), np.int64)
-    theirs, count = find_slots(table, rows, hashes, 0, right)
-    mine, count = find_slots(table, rows, hashes, count, left)
+    Values are slots below `count`.
+    """
     taken = np.zeros(count, np.int64)
     for slot in theirs:
         taken[slot] += 1
-    out = np.zeros(len(left), np.bool_)
+    out = np.zeros(len(mine), np.bool_)
     for i in range(len(mine)):
         slot = mine[i]
         if kind == BAG:
@@ -187,34 +167,10 @@ def compare_sides(left: Matrix, right: Matrix, kind: int) -> Mask:
 
 
 @kernel
-def keep_used(rows: Matrix, hashes: Vector, counts: Matrix, used: Mask, numbers: Vector) -> int:
-    """Move the values to the front that are counted somewhere, or marked; write down their new numbers, -1: gone."""
-    kept = 0
-    for i in range(len(used)):
-        if used[i] or counts[i, 0] or counts[i, 1] or counts[i, 2]:
-            if kept != i:
-                for k in range(rows.shape[1]):
-                    rows[kept, k] = rows[i, k]
-                hashes[kept] = hashes[i]
-                for k in range(3):
-                    counts[kept, k] = counts[i, k]
-                    counts[i, k] = 0
-            numbers[i] = kept
-            kept += 1
-        else:
-            numbers[i] = -1
-    return kept
-
-
-@kernel
-def renumber(slots: Vector, count: int, numbers: Vector) -> None:
-    """Follow slots to their new numbers."""
-    for i in range(count):
-        slots[i] = numbers[slots[i]]
-
-
-@kernel
-def mark_slots(slots: Vector, count: int, used: Mask) -> None:
-    """Mark the slots that are mentioned."""
-    for i in range(count):
-        used[slots[i]] = True
+def number_rows(slots: Vector, counts: Vector) -> Vector:
+    """Return how many rows of its slot came before each row, and count them."""
+    out = np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        out[i] = counts[slots[i]]
+        counts[slots[i]] += 1
+    return out

@@ -2,29 +2,8 @@
 
 import numpy as np
 
-from midstream.kernels.arrays import Links, Matrix, Vector
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.compile import kernel
-from midstream.kernels.key_index import slot_of
-
-
-@kernel
-def find_queues(keys: Matrix, held: Matrix, heads: Links, count: int) -> tuple[Vector, int]:
-    """Return the queue of each key (two codes), opening new ones; and how many queues there are then.
-
-    `held` has the keys of the queues, `heads` is an open-addressing table of queue numbers with room to spare.
-    """
-    out = np.empty(keys.shape[0], np.int64)
-    mask = heads.size - 1
-    for i in range(keys.shape[0]):
-        slot = slot_of(keys[i, 0], mask)
-        while heads[slot] >= 0 and (held[heads[slot], 0] != keys[i, 0] or held[heads[slot], 1] != keys[i, 1]):
-            slot = (slot + 1) & mask
-        if heads[slot] < 0:
-            held[count, 0], held[count, 1] = keys[i, 0], keys[i, 1]
-            heads[slot] = count
-            count += 1
-        out[i] = heads[slot]
-    return out, count
 
 
 @kernel

@@ -7,13 +7,14 @@ Newest first: what expires meanwhile is never computed.
 
 import numpy as np
 
-from midstream.migrate.characteristics import Region
+from midstream.migrate.characteristics import CharacteristicsTable, Region
 from midstream.migrate.match import Moment, live_entries
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import LATEST, ROWS, Mask, Matrix, in_order
+from midstream.operators.sliding.entry import LATEST, ROWS, Matrix, in_order
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.tree import Step
 from midstream.operators.source.sources import Renumbering
+from midstream.operators.source.window import moved
 
 BLOCK = 4096
 """Entries taken at a time at most."""
@@ -40,6 +41,7 @@ class BackgroundState:
     def advance(self, budget: int, moment: Moment) -> int:
         """Spend up to so many predicate evaluations; return what is left of them (0 when there is more to do)."""
         join, sources = self.step.join, self.step.join.sources
+        lacking = CharacteristicsTable({self.parts: self.regions})
         sides = [live_entries(join, side, moment, self.done_to) for side in (LEFT, RIGHT)]
         latest = np.sort(np.concatenate([entries[:, LATEST] for entries in sides]))
         end = len(latest)
@@ -55,19 +57,9 @@ class BackgroundState:
             for side, entries in zip((LEFT, RIGHT), sides, strict=True):
                 low, high = np.searchsorted(entries[:, LATEST], [self.done_to, upper])
                 pairs = join.pair(entries[low:high], side, self.before, True, moment.now_us, moment.seq)
-                self.found.append(pairs[self._missing(pairs)])
+                self.found.append(pairs[lacking.needed(pairs, join.spec.components)])
             budget -= max(1, sources.predicate_evaluations - spent)
         return 0
-
-    def _missing(self, pairs: Matrix) -> Mask:
-        """Tell which pairs the state lacks: those in one of its regions."""
-        missing = np.zeros(len(pairs), np.bool_)
-        for region in self.regions:
-            inside = np.ones(len(pairs), np.bool_)
-            for k, alias in enumerate(self.step.join.spec.components):
-                inside &= pairs[:, ROWS + k] < region.bounds[alias].rows[alias]
-            missing |= inside
-        return missing
 
     def entries(self) -> Matrix:
         """Return what was found, in order of the latest row."""
@@ -77,6 +69,4 @@ class BackgroundState:
         """Follow a row store that has numbered its rows anew."""
         column = ROWS + self.step.join.spec.components.index(change.alias)
         for entries in self.found:
-            rows = entries[:, column] - change.base
-            inside = (rows >= 0) & (rows < len(change.places))
-            entries[:, column] = np.where(inside, change.places[np.where(inside, rows, 0)], -1)
+            entries[:, column] = moved(entries[:, column], change.places, change.base)

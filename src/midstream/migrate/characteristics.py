@@ -94,8 +94,7 @@ class CharacteristicsTable:
                     bounds.append(region.bounds[alias].rows[alias])
                     members.append(1 << bit)
         arrays = (np.array(values, np.int64) for values in (columns, bounds, members))
-        bits: Vector = lineage(results, *arrays)
-        return bits
+        return lineage(results, *arrays)
 
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""

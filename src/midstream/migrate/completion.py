@@ -19,13 +19,12 @@ import numpy as np
 
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment, all_pairs
-from midstream.migrate.promote import promote
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct
-from midstream.operators.sliding.tree import JoinTree, Step
+from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 
 MIRROR = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3}
@@ -149,8 +148,18 @@ class StateCompletion:
         """Add to a state what entries of one side of the join below make with the other side's."""
         if not len(found):
             return
+        made = self._made(step.inputs[side], below, driver, found, before)
+        step.join.fill(side, made, self._moment.now_us, self._moment.seq)
+        self.entries_completed += len(made)
+
+    def _made(self, source: Input, below: Step, driver: int, found: Matrix, before: int) -> Matrix:
+        """Return what entries of one side of a join make with the other side's, laid out for the input above.
+
+        Only entries whose latest row is below `before` take part: later ones have come up by themselves.
+        """
         self._complete_for(below, 1 - driver, found)
-        self.entries_completed += promote(below, found, driver, before, step, side, self._moment)
+        pairs = below.join.pair(found, driver, before, False, self._moment.now_us, self._moment.seq)
+        return source.feed.prepare(pairs)
 
     def _driver(self, step: Step, group: int) -> int:
         """Return the side of a join where entries with a key are looked for: one that has it, complete if it can."""
@@ -172,10 +181,7 @@ class StateCompletion:
         # The state is kept by another key: probe through it, and keep nothing there.
         below = self._below(source.parts)
         driver = self._driver(below, group)
-        found = self._find(below, driver, group, keys, before)
-        self._complete_for(below, 1 - driver, found)
-        pairs = below.join.pair(found, driver, before, False, self._moment.now_us, self._moment.seq)
-        return source.feed.prepare(pairs)
+        return self._made(source, below, driver, self._find(below, driver, group, keys, before), before)
 
     def _select(self, step: Step, side: int, group: int, keys: Vector, before: int) -> Matrix:
         join, moment = step.join, self._moment
@@ -183,9 +189,7 @@ class StateCompletion:
             return join.entries_with(side, keys, before, moment.now_us, moment.seq)
         wanted = KeySet()
         wanted.add(keys)
-        state = join.states[side]
-        alive = state.live(before, moment.now_us, moment.seq, self.sources.evictions)
-        entries = state.held[alive]
+        entries = step.join.live(side, before, self._moment.now_us, self._moment.seq)
         return entries[wanted.has(self._class_values(step, side, group, entries))]
 
     def _class_values(self, step: Step, side: int, group: int, entries: Matrix) -> Vector:
@@ -199,8 +203,7 @@ class StateCompletion:
 
     def _stored(self, alias: str, index: int, rows: Vector) -> Vector:
         store = self.sources.scans[alias].store
-        values: Vector = store.codes[index].view()[rows - store.base]
-        return values
+        return store.codes[index].values.view()[rows - store.base]
 
     def _complete_touched(self, step: Step, side: int, batch: Matrix) -> None:
         """Complete a state whose join has no key: for the entries below that the batch touches."""
@@ -211,9 +214,7 @@ class StateCompletion:
         driver = gap.counted
         if not below.join.states[driver].coverage.complete:
             self._complete_all(below, driver)
-        state, moment = below.join.states[driver], self._moment
-        alive = state.live(gap.position.seq, moment.now_us, moment.seq, self.sources.evictions)
-        left = state.held[alive]
+        left = below.join.live(driver, gap.position.seq, self._moment.now_us, self._moment.seq)
         left = left[~gap.attempted.has(left[:, LATEST])]
         if len(left):
             hit = self._touched(step, side, below, driver, left, batch)
@@ -258,8 +259,7 @@ class StateCompletion:
         places = np.array([k for _, _, k in known], np.int64)
         hit, tested = touched(values, 0, batch, first, np.array(ops, np.int64), places)
         self.sources.predicate_evaluations += tested
-        found: Mask = hit
-        return found
+        return hit
 
     def _complete_all(self, step: Step, side: int) -> None:
         """Complete a state at once, from complete states below."""
@@ -310,11 +310,9 @@ class StateCompletion:
             return
         best: tuple[int, int] | None = None
         for side in (LEFT, RIGHT):
-            state = below.join.states[side]
-            if state.coverage.complete and self._has(below, side, groups[0]):
-                moment = self._moment
-                alive = state.live(gap.position.seq, moment.now_us, moment.seq, self.sources.evictions)
-                values = self._class_values(below, side, groups[0], state.held[alive])
+            if below.join.states[side].coverage.complete and self._has(below, side, groups[0]):
+                alive = below.join.live(side, gap.position.seq, self._moment.now_us, self._moment.seq)
+                values = self._class_values(below, side, groups[0], alive)
                 left = distinct(values[~gap.attempted.has(values)])
                 best = (left, side) if best is None or left < best[0] else best
         if best is not None:

@@ -7,8 +7,6 @@ The states of single sources and of what both plans compute are shared. A state 
 lies in its region comes from the old plan until the region has expired, or until background computation has filled it.
 """
 
-from typing import Literal, cast
-
 import numpy as np
 
 from midstream.migrate.decompose import decompose
@@ -20,20 +18,12 @@ from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Execution, Parts, Progress, Switched
 from midstream.operators.sliding.entry import Matrix
 from midstream.operators.sliding.join import Join
-from midstream.operators.sliding.tree import JoinTree
-from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
-
-Ordering = Literal["serialized", "parallel"]
+from midstream.operators.source.sources import Renumbering, Taken
 
 
 def divide_work(switch: Switch) -> Switched:
     """Return the new plan at work, and of the old one what it cannot answer yet."""
-    asked = switch.request
-    budget = asked.budget if asked.background else 0
-    both = Hybrid(
-        switch.old, switch.new, switch.sources, switch.position, switch.moment,
-        asked.sharing, cast(Ordering, asked.ordering), budget,
-    )  # fmt: skip
+    both = Hybrid(switch)
     return Switched(both, both.progress())
 
 
@@ -46,27 +36,21 @@ class Hybrid(Migration):
 
     divides_work = True
 
-    def __init__(
-        self,
-        old: JoinTree,
-        new: JoinTree,
-        sources: Sources,
-        position: Position,
-        moment: Moment,
-        share: bool = True,
-        ordering: Ordering = "parallel",
-        budget: int = 0,
-    ) -> None:
-        self.new = new
-        self.components = new.components
-        self.ordering = ordering
-        self.budget = budget
+    def __init__(self, switch: Switch) -> None:
+        asked = switch.request
+        self.new = switch.new
+        self.components = switch.new.components
+        self.ordering = asked.ordering
+        self.budget = asked.budget if asked.background else 0
         """Predicate evaluations per micro-batch spent on the new plan's states in the background."""
         self.matching = Matching()
-        self.tasks = [TaskRun(task, sources, position, background=budget > 0) for task in decompose(old, new, share)]
-        held = held_states(old)
+        self.tasks = [
+            TaskRun(task, switch.sources, switch.position, asked.background)
+            for task in decompose(switch.old, switch.new, asked.sharing)
+        ]
+        held = held_states(switch.old)
         for task in self.tasks:
-            task.share_states(held, self.matching, moment)
+            task.share_states(held, self.matching, switch.moment)
         self._orders = {t.task.parts: t.components for t in self.tasks}
 
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:

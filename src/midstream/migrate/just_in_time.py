@@ -10,18 +10,8 @@ from collections.abc import Mapping
 
 from midstream.migrate.completion import StateCompletion
 from midstream.migrate.gap import Gap
-from midstream.migrate.match import (
-    Matching,
-    held_states,
-    keep_join,
-    laid_out,
-    live_entries,
-    move_state,
-    same_join,
-    sides_of,
-)
+from midstream.migrate.match import Matching, Moment, demote, held_states, laid_out, live_entries, take_over
 from midstream.migrate.migration import Migration
-from midstream.migrate.promote import demote
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
@@ -29,7 +19,7 @@ from midstream.operators.contract.execution import Execution, Parts, PlanSwitch,
 from midstream.operators.sliding.entry import LATEST, Matrix
 from midstream.operators.sliding.join import Join
 from midstream.operators.sliding.key_set import KeySet
-from midstream.operators.sliding.tree import JoinTree, Step
+from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 
 
@@ -42,7 +32,13 @@ class JustInTime(Migration):
     """
 
     def __init__(
-        self, tree: JoinTree, sources: Sources, gaps: dict[Parts, Gap], matching: Matching, demoted: int = 0
+        self,
+        tree: JoinTree,
+        sources: Sources,
+        gaps: dict[Parts, Gap],
+        matching: Matching,
+        moment: Moment,
+        demoted: int = 0,
     ) -> None:
         self.tree = tree
         self.matching = matching
@@ -52,6 +48,10 @@ class JustInTime(Migration):
         tree.completion = self.completion
         for join in tree.joins():
             join.cuts = False
+        for step, side, state in tree.inputs():
+            if step.inputs[side].parts in gaps:
+                state.coverage = Coverage(gaps[step.inputs[side].parts].position.seq)
+        self.completion.count_all(moment.now_us, moment.seq)
 
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
         """Run rows through the new plan, completing what they probe."""
@@ -99,43 +99,33 @@ class JustInTime(Migration):
 
 def complete_on_demand(switch: Switch) -> Switched:
     """Return the new plan at work; the old plan's states are handed over to it."""
-    old, new, gaps, position, moment = switch.old, switch.new, switch.gaps, switch.position, switch.moment
+    old, new, gaps, moment, matching = switch.old, switch.new, switch.gaps, switch.moment, Matching()
     demoted = demote(old, new, moment)
     held = held_states(old)
-    matching = Matching()
     left: dict[Parts, Gap] = {}
+
+    def usable(step: Step, source: Input) -> bool:
+        return source.parts in held and _goes_on(gaps, source.parts, held[source.parts], step, new, old)
+
+    def begin(step: Step, side: int, source: Input) -> None:
+        gap = gaps.get(source.parts)
+        left[source.parts] = Gap(switch.position if gap is None else gap.position, KeySet())
+        if gap is None:
+            matching.missing.append(source.parts)
+            return
+        # Completed under another key: nobody knows what is missing for this one.
+        before, old_side = held[source.parts]
+        entries = live_entries(before.join, old_side, moment)
+        entries = entries[entries[:, LATEST] >= gap.position.seq]
+        step.join.put(side, laid_out(entries, before.inputs[old_side], source))
+        matching.moved.append(source.parts)
+
+    take_over(old, new, moment, matching, usable, begin)
     for step in new.steps:
-        former = old.producer(step.parts)
-        sides = sides_of(step)
-        usable = all(s.parts in held and _goes_on(gaps, s.parts, held[s.parts], step, new, old) for _, s in sides)
-        if former is not None and usable and same_join(former, step):
-            keep_join(former, step)
-            matching.kept += [s.parts for _, s in sides]
-            left |= {s.parts: _carried(gaps[s.parts], step) for _, s in sides if s.parts in gaps}
-            continue
-        for side, source in sides:
-            if source.parts not in held:
-                step.join.states[side].coverage = Coverage(position.seq)
-                left[source.parts] = Gap(position, KeySet())
-                matching.missing.append(source.parts)
-                continue
-            gap = gaps.get(source.parts)
-            place = held[source.parts]
-            matching.moved.append(source.parts)
-            if gap is None or _goes_on(gaps, source.parts, place, step, new, old):
-                move_state(*place, step, side, moment, keep=False)
-            else:
-                # Completed under another key: nobody knows what is missing for this one.
-                entries = live_entries(place[0].join, place[1], moment)
-                entries = entries[entries[:, LATEST] >= gap.position.seq]
-                step.join.put(side, laid_out(entries, place[0].inputs[place[1]], source))
-            if gap is not None:
-                whole = _goes_on(gaps, source.parts, place, step, new, old)
-                left[source.parts] = _carried(gap, step) if whole else Gap(gap.position, KeySet())
-                step.join.states[side].coverage = Coverage(gap.position.seq)
-        step.join.reindex()
-    running = JustInTime(new, switch.sources, left, matching, demoted)
-    running.completion.count_all(moment.now_us, moment.seq)
+        for source in step.inputs:
+            if source.parts in gaps and source.parts not in left:
+                left[source.parts] = _carried(gaps[source.parts], step)
+    running = JustInTime(new, switch.sources, left, matching, moment, demoted)
     return Switched(running, running.progress())
 
 

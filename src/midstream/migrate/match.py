@@ -6,6 +6,7 @@ Two states match when they hold results over the same aliases. A join whose both
 index and all; otherwise the live entries are copied into the new join's layout.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from midstream.model.time import FOREVER_US
@@ -13,9 +14,7 @@ from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import Matrix, in_order
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
-from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.tree import Input, JoinTree, Step
-from midstream.operators.source.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,7 @@ def keep_join(old: Step, new: Step) -> None:
 
 def live_entries(join: Join, side: int, moment: Moment, before: int = FOREVER_US) -> Matrix:
     """Return a copy of a side's live entries with their latest row below `before`, in order of it."""
-    state = join.states[side]
-    alive = state.live(before, moment.now_us, moment.seq, join.sources.evictions)
-    return in_order(state.held[alive])
+    return in_order(join.live(side, before, moment.now_us, moment.seq))
 
 
 def laid_out(entries: Matrix, old: Input, new: Input) -> Matrix:
@@ -100,6 +97,34 @@ def same_layout(a: Input, b: Input) -> bool:
     return a.leaf == b.leaf and _layout(a.layout) == _layout(b.layout)
 
 
+def take_over(
+    old: JoinTree,
+    new: JoinTree,
+    moment: Moment,
+    matching: Matching,
+    usable: Callable[[Step, Input], bool],
+    make: Callable[[Step, int, Input], None],
+) -> None:
+    """Give the joins of a new plan what those of the old one hold, from the bottom up; the old ones are used up.
+
+    `usable` tells whether what the old plan holds of a step's input will do as it is; else `make` sees to its state.
+    """
+    held = held_states(old)
+    for step in new.steps:
+        former = old.producer(step.parts)
+        if former is not None and all(usable(step, source) for source in step.inputs) and same_join(former, step):
+            keep_join(former, step)
+            matching.kept += [source.parts for source in step.inputs]
+            continue
+        for side, source in sides_of(step):
+            if usable(step, source):
+                move_state(*held[source.parts], step, side, moment, keep=False)
+                matching.moved.append(source.parts)
+            else:
+                make(step, side, source)
+        step.join.reindex()
+
+
 def share_state(old: Step, old_side: int, new: Step, side: int) -> bool:
     """Let two nested-loop joins work on one state, filled by the new one; return whether their layouts allow it."""
     if old.join.spec.hashed or new.join.spec.hashed:
@@ -118,16 +143,20 @@ def all_pairs(step: Step, moment: Moment, before: int = FOREVER_US) -> Matrix:
     return in_order(join.pair(probes, LEFT, before, False, moment.now_us, moment.seq))
 
 
-def states_of(tree: JoinTree) -> list[JoinInputState]:
-    """Return the states of a tree, each once."""
-    return list({id(state): state for _, _, state in tree.inputs()}.values())
+def demote(old: JoinTree, new: JoinTree, moment: Moment) -> int:
+    """Drop the intermediate results that the new plan has no state for; return how many live ones there were.
+
+    What they are made of stays in the states of the sources.
+    """
+    wanted = {source.parts for step in new.steps for source in step.inputs}
+    gone = 0
+    for step, side, state in old.inputs():
+        if step.inputs[side].leaf is None and step.inputs[side].parts not in wanted:
+            gone += len(step.join.live(side, FOREVER_US, moment.now_us, moment.seq))
+            state.count = 0
+    return gone
 
 
 def sides_of(step: Step) -> tuple[tuple[int, Input], tuple[int, Input]]:
     """Return both sides of a step with their inputs."""
     return (LEFT, step.inputs[LEFT]), (RIGHT, step.inputs[RIGHT])
-
-
-def sources_of(tree: JoinTree) -> Sources:
-    """Return the sources a tree works on."""
-    return tree.steps[0].join.sources

@@ -16,7 +16,7 @@ from midstream.migrate.strategies import STRATEGY
 from midstream.migrate.switch import Switch
 from midstream.model.batch import Arrival, Results
 from midstream.model.errors import PlanError
-from midstream.operators.build import TREE, build_tree
+from midstream.operators.build import build_tree
 from midstream.operators.contract.execution import Parts, Progress, Switched
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.sliding.tree import JoinTree
@@ -34,7 +34,6 @@ class _PlanSwitch:
     request: MigrationRequest
     target: Plan
     sources: Sources
-    framework: str
     moment: Moment
     last_old_us: int | None
 
@@ -45,7 +44,7 @@ class _PlanSwitch:
 
     def rebuild(self, tree: JoinTree, gaps: Mapping[Parts, Gap]) -> Switched:
         """Let the strategy go on from a tree of joins."""
-        new = build_tree(self.target, self.sources, self.framework)
+        new = build_tree(self.target, self.sources)
         position = self.sources.position(self.moment.seq + 1, self.moment.now_us)
         switch = Switch(tree, gaps, new, self.sources, position, self.moment, self.request, self.last_old_us)
         return STRATEGY[self.request.strategy](switch)
@@ -57,8 +56,7 @@ class Migrator:
     Invariant: at most one migration runs; those that wait start in the order they were asked.
     """
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, framework: str = TREE) -> None:
-        self.framework = framework
+    def __init__(self, plan: Plan, pipeline: Pipeline) -> None:
         self.plan = plan
         """The plan that runs, or is being migrated to."""
         self.pipeline = pipeline
@@ -177,7 +175,7 @@ class Migrator:
         self.current, self.before = request, self.plan
         self._tested = self.pipeline.predicate_evaluations
         bound_us = last_old_us(target, at_us)
-        switch = _PlanSwitch(request, target, self.pipeline.sources, self.framework, Moment(now_us, seq), bound_us)
+        switch = _PlanSwitch(request, target, self.pipeline.sources, Moment(now_us, seq), bound_us)
         running = self.pipeline.execution
         switched = running.switch_plan(switch)
         # Where the same execution goes on with nothing missing, the switch leaves no trace.

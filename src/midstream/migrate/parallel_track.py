@@ -8,20 +8,17 @@ Held back, the output has parallel-track order: everything with an old row leave
 
 import numpy as np
 
-from midstream.migrate.merge import merge_queues
 from midstream.migrate.migration import Migration
 from midstream.migrate.switch import Switch
 from midstream.operators.contract.execution import Execution, Progress, Switched
-from midstream.operators.sliding.entry import ROWS, Matrix, reordered
+from midstream.operators.sliding.entry import ROWS, Matrix, in_order, reordered
 from midstream.operators.sliding.join import Join
-from midstream.operators.sliding.tree import JoinTree
-from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
+from midstream.operators.source.sources import Renumbering, Taken
 
 
 def run_side_by_side(switch: Switch) -> Switched:
     """Return both plans at work, until the last old row has expired."""
-    buffered = switch.request.output == "buffered"
-    both = ParallelTrack(switch.old, switch.new, switch.sources, switch.position, buffered, switch.last_old_us)
+    both = ParallelTrack(switch)
     return Switched(both, both.progress())
 
 
@@ -36,17 +33,15 @@ class ParallelTrack(Migration):
 
     divides_work = True
 
-    def __init__(
-        self, old: JoinTree, new: JoinTree, sources: Sources, position: Position, buffered: bool, end_us: int | None
-    ) -> None:
-        self.old = old
-        self.new = new
-        self.sources = sources
-        self.position = position
-        self.buffered = buffered
-        self.end_us = end_us
+    def __init__(self, switch: Switch) -> None:
+        self.old = switch.old
+        self.new = switch.new
+        self.sources = switch.sources
+        self.position = switch.position
+        self.buffered = switch.request.output == "buffered"
+        self.end_us = switch.last_old_us
         """When the last old row has left its window, if that is a matter of time alone."""
-        self.components = new.components
+        self.components = switch.new.components
         self.rows_buffered = 0
         self._held: Matrix | None = None
 
@@ -55,7 +50,7 @@ class ParallelTrack(Migration):
         old = self._with_old_rows(self.old.on_rows(rows, now_us, seq))
         new = self.new.on_rows(rows, now_us, seq)
         if not self.buffered:
-            return merge_queues(old, new)
+            return in_order(np.concatenate([old, new]))
         self._held = new
         self.rows_buffered += len(new)
         return old

@@ -13,8 +13,8 @@ QUEUED, RUNNING, FINISHED, NO_OP, SUPERSEDED, UNFINISHED, NOT_REACHED, REFUSED =
 
 
 @dataclass
-class MigrationRecord:
-    """One migration in one bucket, or summed over all."""
+class MigrationRecord(Progress):
+    """One migration in one bucket, or summed over all: what was asked, and how far it has come."""
 
     identity: str
     plan: str
@@ -29,17 +29,6 @@ class MigrationRecord:
     """The event time it took effect at: rows before it are old."""
     position_seq: int | None = None
     ended_us: int | None = None
-    states_matched: int = 0
-    states_moved: int = 0
-    """Of the matched: copied into another layout or shared with another join; the others' joins were kept whole."""
-    states_incomplete: int = 0
-    """States the old plan did not have; in a difference also those it had not completed."""
-    states_completed: int = 0
-    entries_completed: int = 0
-    entries_demoted: int = 0
-    """Live intermediate results of the old plan that the new one does not have, dropped at the switch."""
-    keys_attempted: int = 0
-    rows_buffered: int = 0
     predicate_evaluations: int = 0
     """While it lasted, by whatever ran."""
     start_ms: float = 0.0

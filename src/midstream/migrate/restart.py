@@ -9,7 +9,6 @@ from midstream.migrate.match import Matching, Moment
 from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import RUNNING, MigrationRecord
 from midstream.model.batch import Arrival
-from midstream.model.coverage import Coverage
 from midstream.operators.contract.execution import Parts, Progress, Switched
 from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import JoinTree
@@ -50,13 +49,9 @@ class _Restart:
     def rebuild(self, tree: JoinTree, gaps: Mapping[Parts, Gap]) -> Switched:
         """Declare every intermediate state of a tree incomplete."""
         position = self.sources.position(self.moment.seq + 1, self.moment.now_us)
-        missing = {}
-        for step, side, state in tree.inputs():
-            if step.inputs[side].leaf is None:
-                state.coverage = Coverage(position.seq)
-                missing[step.inputs[side].parts] = Gap(position, KeySet())
+        inputs = [source for step in tree.steps for source in step.inputs]
+        missing = {source.parts: Gap(position, KeySet()) for source in inputs if source.leaf is None}
         if not missing:
             return Switched(tree, Progress())
-        running = JustInTime(tree, self.sources, missing, Matching(missing=list(missing)))
-        running.completion.count_all(self.moment.now_us, self.moment.seq)
+        running = JustInTime(tree, self.sources, missing, Matching(missing=list(missing)), self.moment)
         return Switched(running, running.progress())

@@ -33,4 +33,9 @@ Strategy = Callable[[Switch], Switched]
 
 def progress_of(matching: Matching, **done: int) -> Progress:
     """Return what a strategy has found of the new plan's states, and done since."""
-    return Progress(matching.matched, len(matching.moved), len(matching.missing), **done)
+    return Progress(
+        states_matched=matching.matched,
+        states_moved=len(matching.moved),
+        states_incomplete=len(matching.missing),
+        **done,
+    )

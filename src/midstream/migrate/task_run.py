@@ -6,13 +6,12 @@ from midstream.migrate.background import BackgroundState
 from midstream.migrate.characteristics import CharacteristicsTable, Region
 from midstream.migrate.decompose import Task
 from midstream.migrate.match import Matching, Moment, keep_join, move_state, same_join, share_state, sides_of
-from midstream.migrate.merge import merge_queues
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import Matrix, reordered
-from midstream.operators.sliding.join import Join
-from midstream.operators.sliding.tree import Input, Step
+from midstream.operators.sliding.entry import Matrix, in_order, reordered
+from midstream.operators.sliding.join import LEFT, RIGHT, Join
+from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Position, Renumbering, Sources, Taken
 
 
@@ -72,37 +71,28 @@ class TaskRun:
     def run(self, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]], now_us: int,
             seq: int) -> Matrix:  # fmt: skip
         """Return the results of the task; `joined` are those of other tasks, with the order of their components."""
-        task = self.task
-        own: dict[Parts, Matrix] = {}
-        for step in task.new:
-            left, right = (_batch(source, rows, joined, orders, own) for source in step.inputs)
-            own[step.parts] = step.join.on_batches(left, right, now_us, seq)
-        results = own[task.parts]
-        if len(self.table):
-            old = self._run_old(rows, joined, orders, now_us, seq)
-            mine = reordered(old, task.old[-1].join.spec.components, self.components)
-            results = merge_queues(_as_wide(mine, results), results)
-        return results
+        new: dict[Parts, Matrix] = {}
+        for step in self.task.new:
+            left, right = (_batch(source, rows, joined, orders, new) for source in step.inputs)
+            new[step.parts] = step.join.on_batches(left, right, now_us, seq)
+        results = new[self.task.parts]
+        if not len(self.table):
+            return results
+        old: dict[Parts, Matrix] = {}
+        for step in self.task.old:
+            batches = [_batch(source, rows, joined, orders, old) for source in step.inputs]
+            for side, source in sides_of(step):
+                if source.parts in self.task.sources and self.table.disconnected(source.parts):
+                    batches[side] = batches[side][:0]
+            found = step.join.on_batches(batches[LEFT], batches[RIGHT], now_us, seq)
+            old[step.parts] = found[self.table.needed(found, step.join.spec.components)]
+        mine = reordered(old[self.task.parts], self.task.old[-1].join.spec.components, self.components)
+        return in_order(np.concatenate([_as_wide(mine, results), results]))
 
     @property
     def components(self) -> tuple[str, ...]:
         """Return the aliases in the order of a result's row numbers."""
         return self.task.new[-1].join.spec.components
-
-    def _run_old(self, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]], now_us: int,
-                 seq: int) -> Matrix:  # fmt: skip
-        """Run rows through the old joins, keeping what lies in a region."""
-        own: dict[Parts, Matrix] = {}
-        for step in self.task.old:
-            batches = []
-            for source in step.inputs:
-                batch = _batch(source, rows, joined, orders, own)
-                if source.parts in self.task.sources and self.table.disconnected(source.parts):
-                    batch = batch[:0]
-                batches.append(batch)
-            results = step.join.on_batches(batches[0], batches[1], now_us, seq)
-            own[step.parts] = results[self.table.needed(results, step.join.spec.components)]
-        return own[self.task.parts]
 
     def _follow_table(self) -> None:
         """Let the old joins match only what the table asks for."""
@@ -186,10 +176,8 @@ class TaskRun:
 def _batch(source: Input, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]],
            own: dict[Parts, Matrix]) -> Matrix:  # fmt: skip
     """Return the rows of an input laid out for its join: arriving, from this task, or from another one."""
-    if source.leaf is not None:
-        return rows[source.leaf.alias].batch(source.leaf)
-    if source.parts in own:
-        return source.feed.prepare(own[source.parts])
+    if source.leaf is not None or source.parts in own:
+        return JoinTree.batch(source, rows, own)
     return source.layout.prepare(source.layout.arrange(joined[source.parts], orders[source.parts]))
 
 

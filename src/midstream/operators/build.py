@@ -9,14 +9,14 @@ from midstream.operators.aggregate.build import build_stages
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
 from midstream.operators.expression.evaluate import truth
-from midstream.operators.sliding.build import STAIRS, TREE, build_sources, build_tree
+from midstream.operators.sliding.build import build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
 
-CACQ = "cacq"
-"""The execution framework of eddies; the others are those of join trees."""
+TREE, STAIRS, CACQ = "tree", "stairs", "cacq"
+"""The execution frameworks: of join trees, by either name, and of eddies."""
 
 __all__ = ["CACQ", "STAIRS", "TREE", "build", "build_sources", "build_tree", "check_framework"]
 
@@ -27,7 +27,7 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
     if plan.query.signed:
         return build_difference(plan, build_sources(plan, False), one_of_many)
     sources = build_sources(plan, True)
-    execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources, framework)
+    execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)
     outputs = [(o.name, o.expr) for o in plan.query.parts.first.outputs]

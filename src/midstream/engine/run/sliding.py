@@ -48,7 +48,7 @@ class SlidingRun(VersionRun):
     def start(version: int, plan: Plan, ordered: bool, framework: Framework) -> "SlidingRun":
         """Return a run with empty states; `ordered` when other buckets' results are merged in."""
         pipeline = build(plan, ordered, framework.name, framework.routing)
-        return SlidingRun(version, Migrator(plan, pipeline, framework.name))
+        return SlidingRun(version, Migrator(plan, pipeline))
 
     @classmethod
     def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "SlidingRun":

@@ -12,7 +12,8 @@ from midstream.operators.aggregate.instances import (
 )
 from midstream.operators.aggregate.partitioned_instances import PartitionedInstancesState
 from midstream.operators.aggregate.stage import StageSpec, WindowStage
-from midstream.plan.expr import Expr, cast_to
+from midstream.plan.aggregates import Aggregate
+from midstream.plan.expr import Expr
 from midstream.plan.parts import Stage
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances
 
@@ -36,13 +37,8 @@ def _spec(stage: Stage) -> StageSpec:
     for key in stage.keys:
         names.setdefault(key, f"value{len(names)}")
     for a in stage.aggregates:
-        name = None
-        if a.argument is not None:
-            # A NULL without a type is a number that is not there.
-            known = cast_to(a.argument, pa.int64()) if pa.types.is_null(a.argument.type) else a.argument
-            name = names.setdefault(known, f"value{len(names)}")
-        function = a.function if a.user is None else a.user.name
-        aggregates.append(AggregateSpec(function, name, a.type, a.distinct, a.user.function if a.user else None))
+        name = None if a.argument is None else names.setdefault(a.argument, f"value{len(names)}")
+        aggregates.append(aggregate_spec(a, name))
     return StageSpec(
         stage.conjuncts,
         {name: e for e, name in names.items()},
@@ -51,6 +47,12 @@ def _spec(stage: Stage) -> StageSpec:
         stage.having,
         tuple((o.name, o.expr) for o in stage.outputs),
     )
+
+
+def aggregate_spec(asked: Aggregate, argument: str | None) -> AggregateSpec:
+    """Return what computes an aggregate of the column that holds its argument."""
+    user = None if asked.user is None else asked.user.function
+    return AggregateSpec(asked.function, argument, asked.type, asked.distinct, user)
 
 
 def _window(window: Instances) -> InstancesState:

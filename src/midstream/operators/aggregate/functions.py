@@ -27,10 +27,9 @@ from midstream.kernels.aggregate import (
 from midstream.kernels.arrays import Floats, Limbs, Mask, Vector
 from midstream.model.errors import MidstreamError
 from midstream.model.types import MAX_DECIMAL_DIGITS, is_exact_code
-from midstream.operators.aggregate.groups import dense_codes
 from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.expression.cast import cast
-from midstream.operators.expression.codes import code
+from midstream.operators.expression.codes import code, dense_codes
 
 NONE = np.empty(0, np.int64)
 

@@ -6,13 +6,12 @@ rows of the instances ──▶ WHERE ──▶ by group, in order ──▶ for
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from midstream.kernels.arrays import Vector
 from midstream.kernels.instances import find_groups, sort_codes
 from midstream.operators.aggregate.instances import Closing
 from midstream.operators.aggregate.stage_rows import StageRows
-from midstream.operators.expression.codes import code
+from midstream.operators.expression.codes import dense_codes
 
 
 @dataclass(frozen=True)
@@ -47,28 +46,3 @@ def group(rows: StageRows, closing: Closing, keys: list[str]) -> Groups:
     codes, size = dense_codes([rows.columns[name].take(places) for name in keys])
     order, firsts = sort_codes(codes, size)
     return Groups(places[order], *find_groups(order, firsts, lows, highs))
-
-
-def dense_codes(arrays: list[pa.Array]) -> tuple[Vector, int]:
-    """Number the different combinations of values in the order they appear; return the numbers and how many.
-
-    NULL is a value like any other here, -0.0 is 0.0, and NaN equals itself.
-
-    >>> dense_codes([pa.array([0.0, None, -0.0, None]), pa.array(["a", "a", "a", "b"])])
-    (array([0, 1, 0, 2]), 3)
-    """
-    codes, size = _dense(arrays[0])
-    for array in arrays[1:]:
-        own, more = _dense(array)
-        codes, size = _dense(pa.array(codes * more + own))
-    return codes, size
-
-
-def _dense(array: pa.Array) -> tuple[Vector, int]:
-    if pa.types.is_null(array.type):
-        return np.zeros(len(array), np.int64), 1
-    if pa.types.is_floating(array.type):
-        coded = code(array)
-        array = pa.array(coded.values, mask=None if coded.valid is None else ~coded.valid)
-    encoded = array.dictionary_encode("encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)

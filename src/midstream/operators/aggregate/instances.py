@@ -6,9 +6,9 @@
 State: how far the window has come. The rows themselves are the stage's.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -45,15 +45,18 @@ class Closing:
         return len(self.lows)
 
 
-class InstancesState(Protocol):
-    """How far a window has come."""
+class InstancesState(ABC):
+    """How far a window has come; unless said otherwise, rows leave in the order they came."""
 
+    @abstractmethod
     def admit(self, column: ColumnOf, trigger_us: Vector) -> Mask | None:
         """Take notice of arriving rows and tell which of them an instance will hold; None for all."""
 
+    @abstractmethod
     def close(self, rows: StageRows, fresh: int, clock_us: int) -> Closing | None:
         """Return the instances that are complete, the last `fresh` rows being those just admitted."""
 
+    @abstractmethod
     def forget(self, rows: StageRows, handed_out: int) -> None:
         """Drop rows that are not needed, all of them or once they are many.
 
@@ -62,46 +65,35 @@ class InstancesState(Protocol):
 
     def open_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows an open instance holds; None for all."""
+        return None
 
     def needed_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows must be there to go on; None for all."""
+        return None
 
     def durable_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows are to be handed out: also those that say that earlier ones are not needed; None for all."""
+        return None
 
     def columns(self, places: Vector) -> dict[str, pa.Array]:
         """Return what the window knows of each of these rows, to be written down."""
+        return {}
 
+    @abstractmethod
     def counters(self) -> dict[str, int]:
         """Return how far the window has come, beside its rows."""
 
+    @abstractmethod
     def restore(self, rows: StageRows, written: pa.Table, counters: dict[str, int]) -> None:
         """Go on from what was written down; the rows are loaded already."""
 
     @property
     def nbytes(self) -> int:
         """Return the memory held beside the rows."""
+        return 0
 
 
-class _InOrder:
-    """Rows leave in the order they came, as soon as no open instance holds them."""
-
-    nbytes = 0
-
-    def open_rows(self, rows: StageRows) -> Mask | None:
-        return None
-
-    def needed_rows(self, rows: StageRows) -> Mask | None:
-        return None
-
-    def durable_rows(self, rows: StageRows) -> Mask | None:
-        return None
-
-    def columns(self, places: Vector) -> dict[str, pa.Array]:
-        return {}
-
-
-class RangeInstancesState(_InOrder):
+class RangeInstancesState(InstancesState):
     """Instances at the multiples of a slide, by the time of the rows' triggers."""
 
     def __init__(self, window: RangeInstances) -> None:
@@ -149,7 +141,7 @@ class RangeInstancesState(_InOrder):
         self.closed_us = counters["closed_us"]
 
 
-class RowsInstancesState(_InOrder):
+class RowsInstancesState(InstancesState):
     """Instances of a number of rows.
 
     Rows between two instances are never held, so the rows held are as if the slide were no longer than the instance.
@@ -187,7 +179,7 @@ class RowsInstancesState(_InOrder):
         self.seen = counters["seen"]
 
 
-class PredicateInstancesState(_InOrder):
+class PredicateInstancesState(InstancesState):
     """Instances from a row where one condition is true to a row where another is."""
 
     def __init__(self, window: PredicateWindow) -> None:
@@ -205,8 +197,7 @@ class PredicateInstancesState(_InOrder):
         inside, closes, is_open = follow_conditions(starts, ends, self.is_open)
         self.is_open = bool(is_open)
         self._closers = np.flatnonzero(closes[inside])
-        mask: Mask = inside
-        return mask
+        return inside
 
     def close(self, rows: StageRows, fresh: int, clock_us: int) -> Closing | None:
         """Close what the rows just admitted have closed; before them are the rows of the one that was open."""

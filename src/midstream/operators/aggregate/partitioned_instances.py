@@ -15,18 +15,18 @@ import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark_rows
-from midstream.kernels.window import find_queues
-from midstream.operators.aggregate.instances import Closing, ColumnOf, closing
+from midstream.operators.aggregate.instances import Closing, ColumnOf, InstancesState, closing
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.codes import partition_codes
-from midstream.operators.source.tape import Tape
+from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.value_table import ValueTable
 from midstream.plan.window import RowsInstances
 
 SLACK_ROWS = 1024
 """How many rows that are not needed any more are never worth moving the others."""
 
 
-class PartitionedInstancesState:
+class PartitionedInstancesState(InstancesState):
     """Instances of a number of rows of each key.
 
     Invariant: the rows of a key that are needed are its last ones, linked without a gap. A key with a row in an open
@@ -47,10 +47,8 @@ class PartitionedInstancesState:
         self._start()
 
     def _start(self) -> None:
-        self.keys = np.empty((16, 2), np.int64)
+        self.keys = ValueTable(2)
         self.counts, self.lasts = np.zeros(16, np.int64), np.full(16, -1, np.int64)
-        self.key_count = 0
-        self.heads = np.full(32, -1, np.int32)
 
     def admit(self, column: ColumnOf, trigger_us: Vector) -> Mask | None:
         """Take in the keys of the rows; all rows are held, since they tell the count."""
@@ -74,19 +72,13 @@ class PartitionedInstancesState:
 
     def _slots(self, keys: Matrix) -> Vector:
         """Return the slot of each key, new ones for new keys."""
-        wanted = self.key_count + len(keys)
-        if wanted > len(self.keys):
-            room = wanted * 3 // 2
-            grown = np.empty((room, 2), np.int64), np.zeros(room, np.int64), np.full(room, -1, np.int64)
-            for new, old in zip(grown, (self.keys, self.counts, self.lasts), strict=True):
-                new[: self.key_count] = old[: self.key_count]
-            self.keys, self.counts, self.lasts = grown
-        if wanted * 2 > len(self.heads):
-            self.heads = np.full(1 << int(wanted * 2).bit_length(), -1, np.int32)
-            find_queues(self.keys[: self.key_count].copy(), self.keys, self.heads, 0)
-        slots, self.key_count = find_queues(np.ascontiguousarray(keys), self.keys, self.heads, self.key_count)
-        found: Vector = slots
-        return found
+        slots = self.keys.find(keys)
+        count, size = len(self.counts), len(self.keys)
+        if size > count:
+            size = size * 3 // 2
+            self.counts, self.lasts = grown(self.counts, count, size), grown(self.lasts, count, size)
+            self.lasts[count:] = -1
+        return slots
 
     def forget(self, rows: StageRows, handed_out: int) -> None:
         """Drop the rows that are not needed, once they are more than the others."""
@@ -124,9 +116,8 @@ class PartitionedInstancesState:
         return self._marked(2)
 
     def _marked(self, also: int) -> Mask:
-        counts, lasts = self.counts[: self.key_count], self.lasts[: self.key_count]
-        mask: Mask = mark_rows(counts, lasts, self.links.view(), self.size, self.slide, also)
-        return mask
+        counts, lasts = self.counts[: len(self.keys)], self.lasts[: len(self.keys)]
+        return mark_rows(counts, lasts, self.links.view(), self.size, self.slide, also)
 
     def columns(self, places: Vector) -> dict[str, pa.Array]:
         """Return the codes of the keys and the numbers within them."""
@@ -150,5 +141,5 @@ class PartitionedInstancesState:
     @property
     def nbytes(self) -> int:
         """Return the memory held beside the rows."""
-        table = self.keys.nbytes + self.counts.nbytes + self.lasts.nbytes + self.heads.nbytes
-        return int(table + self.codes.nbytes + self.nths.nbytes + self.links.nbytes)
+        held = (self.keys, self.counts, self.lasts, self.codes, self.nths, self.links)
+        return sum(part.nbytes for part in held)

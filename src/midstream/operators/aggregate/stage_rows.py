@@ -3,18 +3,21 @@
 arriving rows ──▶ WHERE, keys and arguments evaluated once ──▶ kept until every instance that holds them has closed
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.model.batch import TRIGGER
 from midstream.operators.source.column_store import ColumnStore
+from midstream.operators.source.row_store import TapedRows
 from midstream.operators.source.tape import Tape
 
 _TRIGGER = [f"_trigger{k}" for k in range(TRIGGER)]
 
 
-class StageRows:
+class StageRows(TapedRows):
     """Rows in the order they came, each with a number that counts all rows ever taken in.
 
     Invariant: all tapes hold the same rows; numbers and triggers do not decrease.
@@ -36,11 +39,6 @@ class StageRows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held, used or not."""
-        return sum(part.nbytes for part in self._parts())
-
     def append(
         self, times: Vector, trigger: Matrix, oldest_us: Vector, prints: Vector, passed: Mask, columns: list[pa.Array]
     ) -> None:
@@ -60,17 +58,6 @@ class StageRows:
     def triggers(self, places: Vector) -> Matrix:
         """Return what made the rows at the given places leave the level below."""
         return np.column_stack([self.trigger_us.view()[places], self.trigger_rest.view()[places]])
-
-    def drop_front(self, count: int) -> None:
-        """Drop the oldest rows."""
-        if count:
-            for part in self._parts():
-                part.drop_front(count)
-
-    def keep(self, mask: Mask) -> None:
-        """Drop the rows where the mask is false."""
-        for part in self._parts():
-            part.keep(mask)
 
     def take(self, places: Vector) -> dict[str, pa.Array]:
         """Return everything about the rows at the given places, to be written down."""
@@ -97,7 +84,8 @@ class StageRows:
         self.numbers.reset(plain["_number"])
         self.next_number = next_number
 
-    def _parts(self) -> list[Tape | ColumnStore]:
+    def parts(self) -> Sequence[Tape | ColumnStore]:
+        """Return all tapes and columns."""
         tapes = [self.numbers, self.times, self.trigger_us, self.trigger_rest, self.oldest_us, self.prints, self.passed]
         return [*tapes, *self.columns.values()]
 

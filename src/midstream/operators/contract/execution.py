@@ -42,7 +42,7 @@ class StateSize:
         self.nbytes += other.nbytes
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Progress:
     """What a switch of plans has found and done so far."""
 
@@ -50,9 +50,11 @@ class Progress:
     states_moved: int = 0
     """Of the matched: copied into another layout or shared with another join; the others' joins were kept whole."""
     states_incomplete: int = 0
+    """States the old plan did not have; in a difference also those it had not completed."""
     states_completed: int = 0
     entries_completed: int = 0
     entries_demoted: int = 0
+    """Live intermediate results of the old plan that the new one does not have, dropped at the switch."""
     keys_attempted: int = 0
     rows_buffered: int = 0
 

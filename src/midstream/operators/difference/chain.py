@@ -22,18 +22,18 @@ from midstream.kernels.difference import (
     END,
     ENTRY_SIZE,
     FIRST,
-    FORWARDED,
-    IN_CODES,
     IN_PUSHED,
     IN_ROW,
     IN_SEQ,
     IN_SIZE,
     IN_TIME,
+    IN_VALUE,
     KNOWN,
     LEVEL_SIZE,
     LIMIT,
     LIVE,
     MEMBER,
+    NEWEST,
     OUT_SIZE,
     PENDING,
     ROW,
@@ -42,13 +42,13 @@ from midstream.kernels.difference import (
     TESTED,
     TOTALS_SIZE,
     VALUE,
-    VALUES,
     WINDOW_SIZE,
     apply_rows,
     chain_newest,
-    index_values,
 )
 from midstream.model.errors import PlanError, StateError
+from midstream.operators.source.tape import grown
+from midstream.operators.source.value_table import ValueTable
 from midstream.plan.window import RangeWindow, Window
 
 Level = tuple[str, ...]
@@ -109,7 +109,8 @@ class DifferenceChain:
         self._next_column = len(self.order) - 1
         self._number_levels()
         self._values = np.zeros((SMALLEST, COUNTS + len(self.aliases)), np.int64)
-        self._slots = np.full(4 * SMALLEST, -1, np.int32)
+        self._names = ValueTable(2)
+        """The line of each value, by its two codes."""
         self._entries = np.zeros((0, ENTRY_SIZE), np.int64)
         self._windows = np.zeros((len(self.aliases), WINDOW_SIZE), np.int64)
         self._totals = np.zeros(TOTALS_SIZE, np.int64)
@@ -142,22 +143,12 @@ class DifferenceChain:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return int(self._values.nbytes + self._slots.nbytes + self._entries.nbytes)
+        return int(self._values.nbytes + self._names.nbytes + self._entries.nbytes)
 
     @property
     def predicate_evaluations(self) -> int:
         """Return how often a window's state or a difference state was probed so far."""
         return int(self._totals[TESTED])
-
-    @property
-    def forwarded(self) -> int:
-        """Return how many of the probes an incomplete level has passed on."""
-        return int(self._totals[FORWARDED])
-
-    def oldest_row(self, alias: str) -> int | None:
-        """Return the first row of an alias that is still in its window; changes to come name no earlier one."""
-        window = self._windows[self.aliases.index(alias)]
-        return int(self._entries[window[FIRST], ROW]) if window[LIVE] else None
 
     def on_rows(self, arrivals: Mapping[str, CodedRows]) -> Matrix:
         """Take in rows and return the changes of the answer, in order of events; see `kernels.difference` for columns.
@@ -166,11 +157,10 @@ class DifferenceChain:
         """
         arriving, starts = self._lay_out(arrivals)
         self._reserve_entries(np.diff(starts))
-        self._reserve_values(len(arriving))
         expiring = int(self._windows[self._widths >= 0, LIVE].sum())
         changes = np.empty((2 * len(arriving) + expiring, OUT_SIZE), np.int64)
         count = apply_rows(
-            arriving, starts, self._widths, self._places, self._levels, self._values, self._slots,
+            arriving, starts, self._widths, self._places, self._levels, self._values,
             self._entries, self._windows, self._totals, changes,
         )  # fmt: skip
         if count < 0:
@@ -184,12 +174,14 @@ class DifferenceChain:
         for alias, rows in arrivals.items():
             starts[self.aliases.index(alias) + 1] = len(rows.times)
         np.cumsum(starts, out=starts)
+        self._reserve_values(int(starts[-1]))
         arriving = np.full((int(starts[-1]), IN_SIZE), -1, np.int64)
         for alias, rows in arrivals.items():
             number = self.aliases.index(alias)
             mine = arriving[starts[number] : starts[number + 1]]
             mine[:, IN_TIME], mine[:, IN_SEQ], mine[:, IN_ROW] = rows.times, rows.seqs, rows.rows
-            mine[:, IN_CODES:] = rows.codes
+            wanted = rows.rows >= 0
+            mine[wanted, IN_VALUE] = self._lines(rows.codes[wanted])
             if self._widths[number] < 0:
                 if rows.pushed is None:
                     raise StateError(f"rows of '{alias}' do not say which rows they push out of its window")
@@ -221,7 +213,7 @@ class DifferenceChain:
 
     def _free_columns(self, kept: list[Vector]) -> None:
         """Give the levels to keep the first bits of the values, and clear all others."""
-        held = self._values[: self._totals[VALUES]]
+        held = self._values[: len(self._names)]
         for column in (MEMBER, KNOWN):
             bits = held[:, column].copy()
             held[:, column] = 0
@@ -273,17 +265,21 @@ class DifferenceChain:
 
     def _reserve_values(self, count: int) -> None:
         """Make room for that many new values: drop those that no window holds, then grow or shrink to what is left."""
-        held = self._values[: self._totals[VALUES]]
+        held = self._values[: len(self._names)]
         if len(held) + count <= len(self._values):
             return
-        live = (held[:, COUNTS:] > 0).any(axis=1)
-        lines = np.cumsum(live) - 1
-        kept = int(np.count_nonzero(live))
-        self._values = np.zeros((max(SMALLEST, int((kept + count) * ROOM)), held.shape[1]), np.int64)
-        self._values[:kept] = held[live]
-        self._totals[VALUES] = kept
-        self._slots = np.full(1 << (2 * len(self._values)).bit_length(), -1, np.int32)
-        index_values(self._values, kept, self._slots)
+        kept = np.flatnonzero((held[:, COUNTS:] > 0).any(axis=1))
+        self._values = grown(held[kept], len(kept), max(SMALLEST, int((len(kept) + count) * ROOM)))
+        lines = self._names.keep(kept)
         for window in self._windows:
             values = self._entries[window[FIRST] : window[END], VALUE]
             values[:] = np.where(values >= 0, lines[values], -1)
+
+    def _lines(self, codes: Matrix) -> Vector:
+        """Return the line of each value, a new one for a new value."""
+        before = len(self._names)
+        lines = self._names.find(codes)
+        fresh = self._values[before : len(self._names)]
+        fresh[:] = 0
+        fresh[:, NEWEST] = -1
+        return lines

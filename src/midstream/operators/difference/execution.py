@@ -8,12 +8,12 @@ time.
 
 import numpy as np
 
-from midstream.kernels.arrays import Mask, Matrix
+from midstream.kernels.arrays import Matrix
 from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.expression.evaluate import evaluate
-from midstream.operators.source.scan import TakenRows
+from midstream.operators.source.scan import TakenRows, spread
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 from midstream.plan.expr import Expr
 
@@ -49,7 +49,7 @@ class DifferenceExecution(Execution):
         codes = partition_codes([evaluate(e, count, lambda c: columns[c.name]) for e in self.values[alias]])
         numbers = np.arange(taken.first, taken.first + count, dtype=np.int64)
         if taken.passed is not None:
-            numbers, codes = _spread(numbers, taken.passed, -1), _spread(codes, taken.passed, 0)
+            numbers, codes = spread(numbers, taken.passed, -1), spread(codes, taken.passed, 0)
         return CodedRows(arrived.times, arrived.seqs, numbers, codes, taken.pushed)
 
     def switch_plan(self, switch: PlanSwitch) -> Switched:
@@ -65,7 +65,11 @@ class DifferenceExecution(Execution):
         """Return how many levels the last order had too, and how many of the others are complete."""
         found = self._reordering
         incomplete = len(found.incomplete)
-        return Progress(len(found.matched), 0, incomplete, incomplete - len(self.chain.pending))
+        return Progress(
+            states_matched=len(found.matched),
+            states_incomplete=incomplete,
+            states_completed=incomplete - len(self.chain.pending),
+        )
 
     def successor(self, now_us: int, seq: int) -> Execution | None:
         """Return the chain itself once every level is complete."""
@@ -78,10 +82,3 @@ class DifferenceExecution(Execution):
     def size(self) -> StateSize:
         """Return what the windows and the levels of the chain hold now."""
         return StateSize(self.chain.state_tuples, self.chain.nbytes)
-
-
-def _spread(values: Matrix, places: Mask, otherwise: int) -> Matrix:
-    """Put values where the mask is true."""
-    out = np.full((len(places), *values.shape[1:]), otherwise, np.int64)
-    out[places] = values
-    return out

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from midstream.kernels.arrays import Matrix
 from midstream.model.types import MAX_DECIMAL_DIGITS, TIMESTAMP
+from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.expression.datum import Datum, null_mask, null_where, or_null, rebuild, spread, values
 
 _INTEGER = r"^[+-]?\d+$"
@@ -79,18 +80,13 @@ def unscaled(array: pa.Array) -> pa.Array:
 
 def _words(array: pa.Array) -> Matrix:
     """Return the low and the high 64 bits of the digits of a decimal array."""
-    words = np.frombuffer(array.buffers()[1] or b"", np.int64).reshape(-1, 2)
-    return np.ascontiguousarray(words[array.offset : array.offset + len(array)].T)
+    return np.ascontiguousarray(numpy_values(array).T)
 
 
 def scaled(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Read integers as the digits of a decimal of at most 18 digits, the reverse of `unscaled`."""
     low = values(array)
-    words = np.stack([low, low >> 63], axis=1)
-    nulls = None
-    if array.null_count:
-        nulls = pc.is_valid(array).buffers()[1]
-    return pa.Array.from_buffers(wanted, len(array), [nulls, pa.py_buffer(words)])
+    return array_of(wanted, np.stack([low, low >> 63], axis=1), validity(array))
 
 
 def _from_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:

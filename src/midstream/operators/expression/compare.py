@@ -36,11 +36,7 @@ def less(a: Datum, b: Datum) -> Datum:
 
 def less_equal(a: Datum, b: Datum) -> Datum:
     """Compare for order or equality; NaN is greater than every number and equal to itself."""
-    if not pa.types.is_floating(a.type) or _is_number(b):
-        return _plain(pc.less_equal, a, b)
-    if _is_number(a):
-        return pc.invert(pc.less(b, a))
-    return pc.or_(pc.less_equal(a, b), pc.is_nan(b))
+    return pc.invert(less(b, a))
 
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {

@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.kernels.arrays import Mask, Vector
+from midstream.kernels.arrays import Mask
+from midstream.operators.expression.arrays import numpy_values
+from midstream.operators.expression.codes import dense_codes
 
 Datum: TypeAlias = pa.Array | pa.Scalar
 
@@ -47,8 +49,7 @@ def values(datum: Datum) -> Any:
     """Return the values of a numeric datum for NumPy; a NULL is some number."""
     if is_scalar(datum):
         return np.asarray(datum.as_py() if datum.is_valid else 0, dtype=datum.type.to_pandas_dtype())
-    filled = pc.fill_null(datum, 0) if datum.null_count else datum
-    return filled.to_numpy(zero_copy_only=False)
+    return numpy_values(datum)
 
 
 def rebuild(computed: npt.NDArray[Any], t: pa.DataType, nulls: Mask | np.bool_) -> pa.Array:
@@ -98,23 +99,12 @@ def per_constant(
         return kernel(subject, *(p.as_py() for p in parameters))
     if rows == 0:
         return pa.nulls(0, t)
-    codes, choices = _combinations(parameters, rows)
+    codes, _ = dense_codes([p for p in parameters if not is_scalar(p)])
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     pieces = []
     for rows_of, first in zip(np.split(order, starts[1:]), order[starts], strict=True):
-        constants = [c.as_py() if is_scalar(c) else c[int(first)].as_py() for c in choices]
+        constants = [c.as_py() if is_scalar(c) else c[int(first)].as_py() for c in parameters]
         part = subject.take(pa.array(rows_of))
         pieces.append(pa.nulls(len(part), t) if None in constants else kernel(part, *constants))
     return pa.concat_arrays(pieces).take(pa.array(np.argsort(order, kind="stable")))
-
-
-def _combinations(parameters: Sequence[Datum], rows: int) -> tuple[Vector, Sequence[Datum]]:
-    """Number the combinations of parameter values that occur."""
-    codes = np.zeros(rows, np.int64)
-    for parameter in parameters:
-        if not is_scalar(parameter):
-            encoded = parameter.dictionary_encode("encode")
-            own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
-    return codes, parameters

@@ -169,13 +169,10 @@ def _second_part(scale: int) -> Callable[[Datum], Datum]:
 
     def compute(a: Datum) -> Datum:
         minute_us = 60_000_000
-        return pa.array(np.mod(values(a.cast(pa.int64())), minute_us) // (1_000_000 // scale), mask=_mask(a))
+        parts = np.mod(values(a.cast(pa.int64())), minute_us) // (1_000_000 // scale)
+        return rebuild(parts, pa.int64(), null_mask(a))
 
     return compute
-
-
-def _mask(a: pa.Array) -> Any:
-    return a.is_null().to_numpy(zero_copy_only=False)
 
 
 def _to_timestamp(t: pa.DataType, rows: int, a: Datum) -> Datum:

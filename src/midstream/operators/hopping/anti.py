@@ -30,11 +30,7 @@ class AntiTuples:
         """How often a tuple came into the answer or left it before its time."""
         self.left = Bag(spec.widths[0], spec.keys[0], counted=True)
         self.right = Bag(spec.widths[1], spec.keys[1])
-
-    @property
-    def bags(self) -> tuple[Bag, ...]:
-        """Return what is held."""
-        return self.left, self.right
+        self.bags = (self.left, self.right)
 
     def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return the left tuples that come into the answer and leave it."""

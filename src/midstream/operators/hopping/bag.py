@@ -5,10 +5,8 @@ chains when somebody first looks for one; who has their hashes already gives the
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import (
@@ -23,6 +21,7 @@ from midstream.kernels.bag import (
     link,
 )
 from midstream.operators.hopping.tuples import Tuples
+from midstream.operators.source.tape import grown
 
 NEVER = -(2**62)
 MOST_PAIRS = 1 << 22
@@ -140,8 +139,9 @@ class Bag:
         self._ordered &= not removed
         return found
 
-    def apply(self, delta: Tuples, hashes: Vector | None = None) -> None:
-        """Put in what comes and take out what goes."""
+    def apply(self, delta: Tuples, hashes: Vector | None = None, now_us: int = NEVER) -> None:
+        """Put in what comes and take out what goes, at a time if it is given."""
+        self.expire(now_us)
         assert delta.signs is not None, "a bag is kept up to date by deltas"
         if not len(delta):
             return
@@ -195,13 +195,6 @@ class Bag:
         self._chains = grown(self._chains, self.count, size)
         if self._counted:
             self._numbers = grown(self._numbers, self.count, size)
-
-
-def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
-    """Return a longer array with the same beginning."""
-    out = np.empty((size, *array.shape[1:]), array.dtype)
-    out[:count] = array[:count]
-    return out
 
 
 Pairs = tuple[Tuples, Vector, Vector, Tuples, Vector, Vector]

@@ -1,11 +1,11 @@
 """Build: from a plan of a hopping query to its nodes. Every node carries only the columns that those above it need."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from midstream.kernels.values import BAG, SET
 from midstream.model.errors import PlanError
-from midstream.operators.aggregate.functions import AggregateSpec
+from midstream.operators.aggregate.build import aggregate_spec
 from midstream.operators.hopping.anti import AntiTuples
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.difference import CountValues
@@ -43,10 +43,14 @@ MOST_ROWS = 2**62
 class Tree:
     """The nodes of a plan: the root, every operator by its path, and the windows by alias."""
 
-    root: Node
     nodes: dict[tuple[int, ...], Node] = field(default_factory=dict)
     leaves: dict[str, Leaf] = field(default_factory=dict)
     rels: dict[tuple[int, ...], Rel] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Node:
+        """Return the operator whose output is the answer."""
+        return self.nodes[()]
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ def build(plan: Plan, windows: dict[str, HopWindow], coding: Coding) -> Tree:
     """Make the nodes of a plan over windows."""
     working = dict(zip([path for path, _ in plan.of_paths()], plan.working, strict=True))
     builder = _Builder(dict(plan.of_paths()), working, windows, window_columns(plan), coding)
-    root = builder.node(plan.root, plan.root.columns, ())
-    return Tree(root, builder.nodes, builder.leaves, builder.rels)
+    builder.node(plan.root, plan.root.columns, ())
+    return builder.tree
 
 
 class _Builder:
@@ -122,9 +126,7 @@ class _Builder:
         self._modes, self._working = modes, working
         self._windows, self._coding = windows, coding
         self._computed = 0
-        self.nodes: dict[tuple[int, ...], Node] = {}
-        self.leaves: dict[str, Leaf] = {}
-        self.rels: dict[tuple[int, ...], Rel] = {}
+        self.tree = Tree()
 
     def node(self, rel: Rel, needed: Sequence[Column], path: tuple[int, ...]) -> Node:
         """Make the node of an operator, and those below it; it gives the needed columns, maybe among others."""
@@ -132,8 +134,8 @@ class _Builder:
         if not path and mode == "CIDO":
             mode = "CICO"  # the emission compares answers anyway
         core, below, layout = self._made(rel, tuple(needed), path, by_tuple)
-        made = self.nodes[path] = Node(core, mode, by_tuple, below, layout)
-        self.rels[path] = rel
+        made = self.tree.nodes[path] = Node(core, mode, by_tuple, below, layout)
+        self.tree.rels[path] = rel
         return made
 
     def _made(
@@ -178,26 +180,32 @@ class _Builder:
             return made, made.layout
         alias = child.source.alias
         held = self._fields[alias].given
-        leaf = self.leaves[alias] = Leaf(self._windows[alias], Layout(held), self._modes[path][0] == "D")
+        leaf = self.tree.leaves[alias] = Leaf(self._windows[alias], Layout(held), self._modes[path][0] == "D")
         if all(c in wanted for c in held):
             return leaf, leaf.layout
-        return self._shaped(leaf, leaf.layout, [c for c in held if c in wanted])
+        chosen = tuple(c for c in held if c in wanted)
+        return self._shaped(leaf, leaf.layout, chosen, chosen)
 
-    def _shaped(self, below: Input, layout: Layout, exprs: Sequence[Expr], *more: Column) -> tuple[Input, Layout]:
-        """Make an input with chosen columns, and computed ones under the names `more`."""
-        plain = tuple(e for e in exprs if isinstance(e, Column))
-        names = (*plain[: len(exprs) - len(more)], *more)
+    def _shaped(
+        self, below: Input, layout: Layout, exprs: Sequence[Expr], names: tuple[Column, ...]
+    ) -> tuple[Input, Layout]:
+        """Make an input with chosen or computed columns."""
         return Shaped(below, ProjectRows(exprs, layout, self._coding), len(names)), Layout(names)
 
     def _exact(self, child: Rel, path: tuple[int, ...], place: int) -> Input:
         """Make what an operator reads by position: all columns, in their order, and no other."""
         below, layout = self._input(child, child.columns, path, place)
-        return below if layout.columns == child.columns else self._shaped(below, layout, child.columns)[0]
+        return (
+            below if layout.columns == child.columns else self._shaped(below, layout, child.columns, child.columns)[0]
+        )
 
     def _sides(
-        self, rel: Join | Anti, needed: tuple[Column, ...], path: tuple[int, ...]
-    ) -> tuple[list[Input], list[Layout], list[list[Column]], list[Expr]]:
-        """Make both inputs, with a column for every key; return them, the keys, and the conditions that are left."""
+        self, rel: Join | Anti, needed: tuple[Column, ...], leaving: tuple[Column, ...], path: tuple[int, ...]
+    ) -> tuple[list[Input], Layout, JoinSpec, Layout]:
+        """Make both inputs, with a column for every key; return them, the layout of the left one, how they are joined.
+
+        And the layout of pairs: the columns that are leaving, and those that conditions read.
+        """
         pairs, rest = split_keys(rel)
         below: list[Input] = []
         layouts: list[Layout] = []
@@ -214,46 +222,32 @@ class _Builder:
                 named.append(key if isinstance(key, Column) else extra[-1][0])
             if extra:
                 exprs = [*layout.columns, *(e for _, e in extra)]
-                made, layout = self._extended(made, layout, exprs, [c for c, _ in extra])
+                made, layout = self._shaped(made, layout, exprs, (*layout.columns, *(c for c, _ in extra)))
             below.append(made)
             layouts.append(layout)
             keys.append(named)
-        return below, layouts, keys, rest
-
-    def _extended(
-        self, below: Input, layout: Layout, exprs: Sequence[Expr], computed: Sequence[Column]
-    ) -> tuple[Input, Layout]:
-        extended = Layout((*layout.columns, *computed))
-        return Shaped(below, ProjectRows(exprs, layout, self._coding), len(extended)), extended
-
-    def _join(self, rel: Join, needed: tuple[Column, ...], path: tuple[int, ...]) -> tuple[Core, list[Input], Layout]:
-        below, layouts, keys, rest = self._sides(rel, needed, path)
-        leaving = [[c for c in layout.columns if c in needed or c in set(_read(rest))] for layout in layouts]
-        both = Layout((*leaving[0], *leaving[1]))
-        given = tuple(c for c in both.columns if c in needed)
-        gives = None if given == both.columns else both.places(given)
+        carried = [[c for c in layout.columns if c in leaving or c in set(_read(rest))] for layout in layouts]
+        both = Layout((*carried[0], *carried[1]))
         spec = JoinSpec(
             (len(layouts[0]), len(layouts[1])),
             (layouts[0].places(keys[0]), layouts[1].places(keys[1])),
-            (layouts[0].places(leaving[0]), layouts[1].places(leaving[1])),
+            (layouts[0].places(carried[0]), layouts[1].places(carried[1])),
             Condition(rest, both, self._coding),
-            gives,
         )
-        return JoinTuples(spec), below, Layout(given)
+        return below, layouts[0], spec, both
+
+    def _join(self, rel: Join, needed: tuple[Column, ...], path: tuple[int, ...]) -> tuple[Core, list[Input], Layout]:
+        below, _, spec, both = self._sides(rel, needed, needed, path)
+        given = tuple(c for c in both.columns if c in needed)
+        gives = None if given == both.columns else both.places(given)
+        return JoinTuples(replace(spec, gives=gives)), below, Layout(given)
 
     def _anti(
         self, rel: Anti, needed: tuple[Column, ...], path: tuple[int, ...], by_tuple: bool
     ) -> tuple[Core, list[Input], Layout]:
         left_needed = tuple(c for c in needed if c in rel.left.columns)
-        below, layouts, keys, rest = self._sides(rel, left_needed, path)
-        tested = [[c for c in layout.columns if c in set(_read(rest))] for layout in layouts]
-        spec = JoinSpec(
-            (len(layouts[0]), len(layouts[1])),
-            (layouts[0].places(keys[0]), layouts[1].places(keys[1])),
-            (layouts[0].places(tested[0]), layouts[1].places(tested[1])),
-            Condition(rest, Layout((*tested[0], *tested[1])), self._coding),
-        )
-        return AntiTuples(spec, by_tuple), below, layouts[0]
+        below, left, spec, _ = self._sides(rel, left_needed, (), path)
+        return AntiTuples(spec, by_tuple), below, left
 
     def _group(self, rel: Group, path: tuple[int, ...]) -> tuple[Core, list[Input], Layout]:
         arguments = list(dict.fromkeys(a.argument for a in rel.aggregates if a.argument is not None))
@@ -262,14 +256,10 @@ class _Builder:
         spec = GroupSpec(
             ProjectRows(exprs, layout, self._coding),
             len(rel.keys),
-            tuple(
-                AggregateSpec(a.function, None if a.argument is None else "", a.type, a.distinct,
-                              a.user.function if a.user is not None else None)
-                for a in rel.aggregates
-            ),
+            tuple(aggregate_spec(a, None if a.argument is None else "") for a in rel.aggregates),
             tuple(-1 if a.argument is None else len(rel.keys) + arguments.index(a.argument) for a in rel.aggregates),
             tuple(e.type for e in exprs),
-        )  # fmt: skip
+        )
         core = (KeptGroups if all(a.exact for a in rel.aggregates) else GroupTuples)(spec, self._coding)
         return core, [below], Layout(rel.columns)
 

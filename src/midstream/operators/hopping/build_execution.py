@@ -42,7 +42,7 @@ class HopExecution:
         self.windows = open_windows(plan)
         self._origins, self._fields = origins(plan), window_columns(plan)
         self.tree: Tree = build(plan, self.windows, self.coding)
-        self.emission = self._emission()
+        self.emission = Emission(plan.query.root.columns, self.coding)
         self.last_us: int | None = None
         """The last hop that was answered."""
         self._renew_at = SLACK
@@ -51,8 +51,6 @@ class HopExecution:
         """What the root has given since the last hop."""
         self.spent_s = 0.0
         """Time spent in operators."""
-        self.compared_s = 0.0
-        """Of it, in comparing answers."""
         self._tested = self._flips = 0
         self._arrivals: deque[tuple[int, dict[str, int]]] = deque(maxlen=RECENT + 1)
         """At the last hops: how many rows of the query's windows had come so far."""
@@ -83,9 +81,6 @@ class HopExecution:
             kept = alias in self.windows and self._origins[alias] == scan
             found[alias] = self.windows[alias] if kept else copy.deepcopy(self.windows[asked])
         return found
-
-    def _emission(self) -> Emission:
-        return Emission(self.plan.query.root.columns, self.coding)
 
     @property
     def eager(self) -> bool:
@@ -165,16 +160,14 @@ class HopExecution:
         given = self.close(hop_us)
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
-            return self.emission.complete(hop_us, given)
-        began = time.perf_counter()
+            return self.emission.leaving(hop_us, given.rows)
         if given.signs is not None:
             rows, signs = self.emission.change_by(hop_us, together([*self._given, given]))
             self._given = []
         else:
             rows, signs = self.emission.change_to(given)
-        self.compared_s += time.perf_counter() - began
         self.spent_s += time.perf_counter() - started
-        return self.emission.signed(hop_us, rows, signs)
+        return self.emission.leaving(hop_us, rows, signs)
 
     @property
     def idle(self) -> bool:
@@ -183,19 +176,8 @@ class HopExecution:
 
     def size(self) -> StateSize:
         """Return what windows and operators hold."""
-        return StateSize(self.tuples, self.nbytes)
-
-    @property
-    def tuples(self) -> int:
-        """Return how many tuples windows and operators hold."""
-        held = sum(n.tuples for n in self.tree.nodes.values()) + self.emission.tuples
-        return held + sum(w.tuples for w in self.windows.values())
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory windows and operators hold."""
-        held = sum(n.nbytes for n in self.tree.nodes.values()) + self.emission.nbytes + self.coding.nbytes
-        return held + sum(w.nbytes for w in self.windows.values())
+        held: list[Node | Emission | HopWindow] = [*self.tree.nodes.values(), self.emission, *self.windows.values()]
+        return StateSize(sum(h.tuples for h in held), sum(h.nbytes for h in held) + self.coding.nbytes)
 
     @property
     def tested(self) -> int:
@@ -224,9 +206,8 @@ class HopExecution:
         matched = computed = 0
         for path, node in self.tree.nodes.items():
             taken = held.get(self.tree.rels[path]) if node.reads_delta else None
-            same = taken is not None and taken.layout == node.layout and type(taken.core) is type(node.core)
-            same = same and taken is not None and _shapes(taken) == _shapes(node)
-            if same and taken is not None:
+            same = taken is not None and _interchangeable(taken, node)
+            if taken is not None and same:
                 node.core = taken.core
                 node.account.kept = taken.account.kept
                 if hasattr(node.core, "by_tuple"):
@@ -237,14 +218,24 @@ class HopExecution:
             computed += not same and (node.reads_delta or node.mode == "CIDO")
             if relations is not None:
                 relations.load(node, same)
-        self.emission = self._emission()
+        self.emission = Emission(plan.query.root.columns, self.coding)
         if relations is not None and plan.query.emit == DELTA:
             self.emission.load(self.last_us or 0, relations.of(self.tree.root), self.tree.root.reads_delta)
-        return Progress(matched, 0, computed, computed, relations.tuples if relations else 0)
+        return Progress(
+            states_matched=matched,
+            states_incomplete=computed,
+            states_completed=computed,
+            entries_completed=relations.tuples if relations else 0,
+        )
 
 
 def _recoded(old: Coding, new: Coding, t: pa.DataType, codes: Vector) -> Vector:
     return new.encode(old.decode(codes, t)) if is_numbered(t) else codes
+
+
+def _interchangeable(a: Node, b: Node) -> bool:
+    """Tell whether an operator over the same relation can take another's place with what it holds."""
+    return a.layout == b.layout and type(a.core) is type(b.core) and _shapes(a) == _shapes(b)
 
 
 def _shapes(node: Node) -> list[tuple[object, ...]]:

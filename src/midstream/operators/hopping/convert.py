@@ -1,30 +1,10 @@
-"""Conversion: from deltas to the complete relation and back, by the operator whose output it is.
+"""Conversion: from complete relations to deltas, by the operator whose output it is; the way back is a bag.
 
-delta    ──▶ Cache: what is valid is held, and brought up to date ──▶ complete
-complete ──▶ Compare: the last relation is held, and compared     ──▶ delta
+complete ──▶ the last relation is held, and compared ──▶ delta
 """
 
-import numpy as np
-
 from midstream.kernels.bag import cancel
-from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.tuples import Tuples, nothing, together
-
-
-class Cache:
-    """The relation that deltas add up to."""
-
-    def __init__(self, width: int) -> None:
-        self.bag = Bag(width, np.arange(width))
-
-    def apply(self, now_us: int, delta: Tuples) -> None:
-        """Take in what comes and goes until a time."""
-        self.bag.expire(now_us)
-        self.bag.apply(delta)
-
-    def complete(self) -> Tuples:
-        """Return the relation."""
-        return self.bag.all()
 
 
 class Compare:

@@ -34,10 +34,6 @@ class Emission:
         else:
             self._last = own(answer)
 
-    def complete(self, hop_us: int, answer: Tuples) -> pa.RecordBatch:
-        """Return the answer at a hop."""
-        return self._batch(hop_us, answer.rows, None)
-
     def change_to(self, answer: Tuples) -> tuple[Matrix, Vector]:
         """Return how the answer differs from the last one, given whole: rows and their signs."""
         last, self._last = self._last, own(answer)
@@ -47,16 +43,11 @@ class Emission:
         """Return how the answer differs from the last one, given what comes and what goes before its time."""
         assert delta.signs is not None, "a change is a delta"
         ended = self.bag.ending(hop_us)
-        self.bag.expire(hop_us)
-        going = delta.negative
-        going = going.where(going.until >= hop_us)
+        coming, going = delta.signs > 0, (delta.signs < 0) & (delta.until >= hop_us)
         # What only its giver takes back need not be held.
-        self.bag.apply(delta.where(delta.until < FOREVER))
-        return _net(delta.positive.rows, np.concatenate([ended.rows, going.rows]))
-
-    def signed(self, hop_us: int, rows: Matrix, signs: Vector) -> pa.RecordBatch:
-        """Return the change of the answer at a hop."""
-        return self._batch(hop_us, rows, signs)
+        self.bag.apply(delta.where(delta.until < FOREVER), now_us=hop_us)
+        came = delta.rows if coming.all() else delta.where(coming).rows
+        return _net(came, np.concatenate([ended.rows, delta.where(going).rows]))
 
     @property
     def tuples(self) -> int:
@@ -68,7 +59,8 @@ class Emission:
         """Return the memory held."""
         return self.bag.nbytes + self._last.rows.nbytes
 
-    def _batch(self, hop_us: int, rows: Matrix, signs: Vector | None) -> pa.RecordBatch:
+    def leaving(self, hop_us: int, rows: Matrix, signs: Vector | None = None) -> pa.RecordBatch:
+        """Return the answer at a hop, or with signs its change, in the order of its values."""
         order = value_order(self._coding, rows, [c.type for c in self._columns], signs)
         rows = rows.take(order, axis=0)
         arrays = [self._coding.decode(np.ascontiguousarray(rows[:, k]), c.type) for k, c in enumerate(self._columns)]

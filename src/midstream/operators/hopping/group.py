@@ -8,25 +8,22 @@ A group's row does not end with time: it is taken back when it changes. Within a
 values where the result depends on an order, as sums of floats do.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.arrays import Matrix, Vector
-from midstream.kernels.bag import hash_rows
 from midstream.kernels.groups import change_rows
 from midstream.kernels.instances import sort_codes
-from midstream.kernels.values import find_slots, place_slots
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
-from midstream.operators.hopping.bag import Bag, grown
+from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.join import valid
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
+from midstream.operators.source.tape import grown
+from midstream.operators.source.value_table import ValueTable
 
 STDDEV = "stddev"
 
@@ -56,7 +53,7 @@ class GroupBy:
         self.spec = spec
         self._coding = coding
         self.tested = 0
-        self._groups = GroupTable(spec.keys)
+        self._groups = ValueTable(spec.keys)
         self._given = np.empty((16, len(spec.aggregates)), np.int64)
         self._has = np.zeros(16, np.bool_)
 
@@ -64,11 +61,17 @@ class GroupBy:
         """Return the row of every group."""
         rows = self.spec.project.complete(now_us, tuples).rows
         self.tested += len(rows)
-        groups = GroupTable(self.spec.keys)
+        groups = ValueTable(self.spec.keys)
         slots = groups.find(rows)
         size = len(groups) if self.spec.keys else 1
         out = np.concatenate([groups.rows[:size], self._compute(rows, slots, size)], axis=1)
         return Tuples(out, np.full(len(out), FOREVER, np.int64))
+
+    def _arriving(self, now_us: int, tuples: Tuples) -> tuple[Tuples, Vector]:
+        """Return what a delta brings to groups, projected and without what is over; and the group of each tuple."""
+        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
+        self.tested += len(tuples)
+        return tuples, self._groups.find(tuples.rows)
 
     def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
         """Return the aggregates of groups, a row for each, as codes."""
@@ -105,7 +108,7 @@ class GroupBy:
         if size > len(self._has):
             bigger, count = max(size, 3 * len(self._has) // 2), len(self._has)
             self._given = grown(self._given, count, bigger)
-            self._has = extended(self._has, count, bigger)
+            self._has = grown(self._has, count, bigger)
 
     def _keep(self, kept: Vector) -> Vector:
         """Forget all other groups; return the new number of each, -1 for none."""
@@ -122,11 +125,7 @@ class GroupTuples(GroupBy):
     def __init__(self, spec: GroupSpec, coding: Coding) -> None:
         super().__init__(spec, coding)
         self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
-
-    @property
-    def bags(self) -> tuple[Bag, ...]:
-        """Return what is held."""
-        return (self._bag,)
+        self.bags = (self._bag,)
 
     def delta(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return the rows of groups that come and go."""
@@ -135,11 +134,9 @@ class GroupTuples(GroupBy):
         if now_us > bag.now_us:
             touched.append(bag.numbers[(bag.until < now_us) & (bag.until >= bag.now_us)])
             bag.expire(now_us)
-        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
-        self.tested += len(tuples)
+        tuples, slots = self._arriving(now_us, tuples)
         if len(tuples):
             assert tuples.signs is not None, "groups are kept up to date by deltas"
-            slots = self._groups.find(tuples.rows)
             coming = tuples.signs > 0
             bag.add(tuples.where(coming), slots[coming])
             bag.remove(tuples.where(~coming))
@@ -172,67 +169,3 @@ class GroupTuples(GroupBy):
         self._bag.tidy()
         numbers = self._keep(np.flatnonzero(self._has[:count]))
         self._bag.numbers[:] = numbers[self._bag.numbers]
-
-
-class GroupTable:
-    """Different keys, each with a number. Without keys everything has the number 0."""
-
-    def __init__(self, keys: int) -> None:
-        self._keys = keys
-        self._count = 0
-        self.tidy_at = 1024
-        self._table = np.full((64, 1), -1, np.int32)
-        self.rows = np.empty((32, keys), np.int64)
-        self._hashes = np.empty(32, np.int64)
-
-    def __len__(self) -> int:
-        return self._count if self._keys else 1
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held, used or not."""
-        return self._table.nbytes + self.rows.nbytes + self._hashes.nbytes
-
-    def find(self, rows: Matrix) -> Vector:
-        """Return the number of every row's key, a new one for a new key."""
-        if not self._keys:
-            return np.zeros(len(rows), np.int64)
-        need = self._count + len(rows)
-        if need > len(self.rows):
-            size = max(need, 3 * len(self.rows) // 2)
-            self.rows, self._hashes = grown(self.rows, self._count, size), grown(self._hashes, self._count, size)
-        if 2 * need > len(self._table):
-            self._table = np.full((1 << (2 * need).bit_length(), 1), -1, np.int32)
-            place_slots(self._table, self._hashes, self._count)
-        wanted = np.ascontiguousarray(rows[:, : self._keys])
-        slots, self._count = find_slots(self._table, self.rows, self._hashes, self._count, wanted)
-        return slots
-
-    def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
-        """Put other codes in the place of those of the keys, column by column; numbers stay."""
-        if not self._keys:
-            return
-        count = self._count
-        for k, new in enumerate(columns):
-            self.rows[:count, k] = new(np.ascontiguousarray(self.rows[:count, k]))
-        self._hashes[:count] = hash_rows(np.ascontiguousarray(self.rows[:count]), np.arange(self._keys))
-        self._table = np.full(self._table.shape, -1, np.int32)
-        place_slots(self._table, self._hashes, count)
-
-    def keep(self, kept: Vector) -> Vector:
-        """Forget all other keys; return the new number of each, -1 for none."""
-        numbers = np.full(self._count, -1, np.int64)
-        numbers[kept] = np.arange(len(kept))
-        self.tidy_at = 2 * len(kept) + 1024
-        self.rows[: len(kept)], self._hashes[: len(kept)] = self.rows[kept], self._hashes[kept]
-        self._count = len(kept)
-        self._table = np.full((max(64, 1 << (2 * len(kept)).bit_length()), 1), -1, np.int32)
-        place_slots(self._table, self._hashes, self._count)
-        return numbers
-
-
-def extended(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
-    """Return a longer array with the same beginning, and zeros after it."""
-    out = np.zeros((size, *array.shape[1:]), array.dtype)
-    out[:count] = array[:count]
-    return out

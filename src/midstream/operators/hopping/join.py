@@ -44,18 +44,14 @@ class JoinTuples:
 
     def __init__(self, spec: JoinSpec) -> None:
         self.spec = spec
-        self.sides = (Bag(spec.widths[0], spec.keys[0]), Bag(spec.widths[1], spec.keys[1]))
+        self.bags = (Bag(spec.widths[0], spec.keys[0]), Bag(spec.widths[1], spec.keys[1]))
+        """What is held of the left and the right side."""
         self.tested = 0
         """Pairs that were compared."""
 
-    @property
-    def bags(self) -> tuple[Bag, ...]:
-        """Return what is held."""
-        return self.sides
-
     def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return the pairs that come and go."""
-        a, b = self.sides
+        a, b = self.bags
         a.expire(now_us)
         b.expire(now_us)
         left, right = valid(left, now_us), valid(right, now_us)
@@ -117,10 +113,8 @@ class UnionTuples:
     def __init__(self) -> None:
         self.tested = 0
 
-    def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
-        """Return what comes and goes on either side."""
-        return together([left, right])
-
     def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return both sides."""
         return together([left, right])
+
+    delta = complete

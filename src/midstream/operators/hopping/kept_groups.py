@@ -13,28 +13,24 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from midstream.kernels.arrays import Limbs, Mask, Matrix, Vector
+from midstream.kernels.arrays import Limbs, Matrix, Vector
 from midstream.kernels.groups import (
-    BLOCK,
     COUNTED,
     DECIMAL,
     LIMBS,
-    TAKEN,
     WHOLE,
-    add_tuples,
     add_values,
-    enter_ends,
-    keep_ends,
-    take_ends,
 )
+from midstream.kernels.values import add_counts
 from midstream.operators.aggregate.functions import exact_means, exact_sums
 from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
-from midstream.operators.hopping.bag import NEVER, grown
+from midstream.operators.hopping.bag import NEVER
 from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.group import GroupBy, GroupSpec, extended
-from midstream.operators.hopping.join import valid
-from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
+from midstream.operators.hopping.ends import Ends
+from midstream.operators.hopping.group import GroupBy, GroupSpec
+from midstream.operators.hopping.tuples import Tuples, nothing
+from midstream.operators.source.tape import grown
 
 COUNT, SUM, AVG = "count", "sum", "avg"
 NO_WORDS: Limbs = np.empty((0, 2), np.uint64)
@@ -67,7 +63,7 @@ class KeptGroups(GroupBy):
             width += 1 if kind == COUNTED else 1 + LIMBS
         self._totals = np.zeros((16, width), np.int64)
         self._marks = np.zeros(16, np.bool_)
-        self._ends = Ends(np.array(list(self._arguments), np.int64))
+        self._ends = Ends(list(self._arguments))
         self._now_us = NEVER
 
     @property
@@ -88,11 +84,9 @@ class KeptGroups(GroupBy):
             self._now_us = now_us
             slots, signs, codes = self._ends.take(now_us)
             events.append((slots, -signs, codes, range(len(self._arguments))))
-        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
-        self.tested += len(tuples)
+        tuples, slots = self._arriving(now_us, tuples)
         if len(tuples):
             assert tuples.signs is not None, "groups are kept up to date by deltas"
-            slots = self._groups.find(tuples.rows)
             self._make_room(len(self._groups))
             self._ends.add(slots, tuples)
             events.append((slots, tuples.signs, tuples.rows, list(self._arguments)))
@@ -113,7 +107,7 @@ class KeptGroups(GroupBy):
         for slots, signs, codes, columns in events:
             if not len(slots):
                 continue
-            n = add_tuples(self._totals, slots, signs, touched, self._marks, n)
+            n = add_counts(self._totals, slots, signs, 0, touched, self._marks, n)
             for argument, column in zip(self._arguments.values(), columns, strict=True):
                 words = NO_WORDS
                 if argument.kind == DECIMAL:
@@ -149,8 +143,8 @@ class KeptGroups(GroupBy):
         super()._make_room(size)
         if len(self._has) > len(self._marks):
             count, bigger = len(self._marks), len(self._has)
-            self._totals = extended(self._totals, count, bigger)
-            self._marks = extended(self._marks, count, bigger)
+            self._totals = grown(self._totals, count, bigger)
+            self._marks = grown(self._marks, count, bigger)
 
     def _tidy(self) -> None:
         """Forget groups without tuples, when they are many."""
@@ -163,59 +157,3 @@ class KeptGroups(GroupBy):
         self._ends.renumber(self._keep(kept))
         self._totals[: len(kept)] = self._totals[kept]
         self._totals[len(kept) : count] = 0
-
-
-class Ends:
-    """The tuples of groups that will end: slot, sign and argument codes of each.
-
-    A tuple that goes before its time leaves two entries that cancel each other at its end. Places of entries that were
-    taken out are used again when they are half of all.
-    """
-
-    def __init__(self, columns: Vector) -> None:
-        self._columns = columns
-        self._count = self._taken = 0
-        self._until = np.empty(16, np.int64)
-        self._least = np.empty(1, np.int64)
-        """The least end of each block of entries."""
-        self._entries = np.empty((16, 2 + len(columns)), np.int64)
-
-    @property
-    def tuples(self) -> int:
-        """Return how many entries are held."""
-        return self._count - self._taken
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held, used or not."""
-        return self._until.nbytes + self._least.nbytes + self._entries.nbytes
-
-    def add(self, slots: Vector, tuples: Tuples) -> None:
-        """Note tuples, but those that time alone does not end."""
-        assert tuples.signs is not None, "a delta"
-        need = self._count + len(tuples)
-        if need > len(self._until):
-            size = max(need, 3 * len(self._until) // 2)
-            self._until = grown(self._until, self._count, size)
-            self._entries = grown(self._entries, self._count, size)
-            self._least = grown(self._least, len(self._least), size // BLOCK + 1)
-        self._count = enter_ends(
-            self._until, self._entries, self._least, self._count,
-            slots, tuples.until, tuples.signs, tuples.rows, self._columns, FOREVER,
-        )  # fmt: skip
-
-    def take(self, now_us: int) -> tuple[Vector, Vector, Matrix]:
-        """Take out what is over; return slots, signs and argument codes."""
-        found = take_ends(self._until, self._entries, self._least, self._count, now_us)
-        self._taken += len(found[0])
-        if 2 * self._taken > self._count:
-            self._count, self._taken = keep_ends(self._until, self._entries, self._least, self._count), 0
-        return found
-
-    def mark(self, used: Mask) -> None:
-        """Mark the slots that are mentioned."""
-        used[self._entries[: self._count, 0][self._until[: self._count] != TAKEN]] = True
-
-    def renumber(self, numbers: Vector) -> None:
-        """Follow the slots to their new numbers."""
-        self._entries[: self._count, 0] = numbers[self._entries[: self._count, 0]]

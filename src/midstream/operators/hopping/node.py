@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from midstream.operators.hopping.bag import Bag
-from midstream.operators.hopping.convert import Cache, Compare
+from midstream.operators.hopping.convert import Compare
 from midstream.operators.hopping.rows import Layout, ProjectRows
 from midstream.operators.hopping.tuples import Tuples, nothing, together
 from midstream.operators.hopping.window import HopWindow
@@ -65,7 +67,6 @@ class OperatorStatistics:
 class Account:
     """What a node has done since it was built."""
 
-    hops: int = 0
     came: int = 0
     """Tuples that deltas have brought."""
     went: int = 0
@@ -91,7 +92,6 @@ class Account:
 
     def close_hop(self, size: int | None) -> None:
         """End a hop, at which the relation has a size, if it is known."""
-        self.hops += 1
         self.recent.append((size, self.came - self._closed[0], self.went - self._closed[1]))
         self._closed = self.came, self.went
 
@@ -132,7 +132,6 @@ class Leaf:
             self.account.complete = len(out)
         else:
             return nothing(self.width, False)
-        self.account.hops += last
         self.account.spent_s += time.perf_counter() - started
         return out
 
@@ -162,7 +161,8 @@ class Node:
         self.width = len(layout)
         self.account = Account()
         self._waiting: list[list[Tuples]] = [[] for _ in below]
-        self.cache = Cache(self.width) if mode == "DICO" else None
+        self.cache = Bag(self.width, np.arange(self.width)) if mode == "DICO" else None
+        """The relation that deltas add up to."""
         self.compare = Compare(self.width) if mode == "CIDO" else None
 
     @property
@@ -210,8 +210,8 @@ class Node:
         out = self.core.delta(now_us, *inputs)
         if self.cache is None:
             return out, out
-        self.cache.apply(now_us, out)
-        return (self.cache.complete() if last else nothing(self.width, False)), out
+        self.cache.apply(out, now_us=now_us)
+        return (self.cache.all() if last else nothing(self.width, False)), out
 
     def _from_complete(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
         if not last:
@@ -225,7 +225,7 @@ class Node:
             first = self.core.delta(now_us, *(i.signed() for i in inputs))
             self.account.kept = int(first.signs.sum()) if first.signs is not None else 0
         if self.cache is not None and output is not None:
-            self.cache.apply(now_us, output.signed())
+            self.cache.apply(output.signed(), now_us=now_us)
         if self.compare is not None and output is not None:
             self.compare.delta(now_us, output)
 
@@ -248,4 +248,4 @@ class Node:
 
     def _bags(self) -> list[Bag]:
         held = list(getattr(self.core, "bags", ())) if self.reads_delta else []
-        return [*held, *([self.cache.bag] if self.cache is not None else [])]
+        return [*held, *([self.cache] if self.cache is not None else [])]

@@ -69,15 +69,13 @@ class SelectRows:
         self._condition = condition
         self.tested = 0
 
-    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
-        """Return what came and went of the selection."""
-        return self.complete(now_us, tuples)
-
     def complete(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return the tuples that pass."""
         self.tested += len(tuples)
         passed = self._condition.holds(tuples.rows)
         return tuples if passed.all() else tuples.where(passed)
+
+    delta = complete
 
 
 class ProjectRows:
@@ -91,10 +89,6 @@ class ProjectRows:
         self._places = layout.places(plain) if len(plain) == len(exprs) else None
         self._same = self._places is not None and list(self._places) == list(range(len(layout)))
         self.tested = 0
-
-    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
-        """Return what came and went, projected."""
-        return self.complete(now_us, tuples)
 
     def complete(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return the tuples projected."""
@@ -110,3 +104,5 @@ class ProjectRows:
             else:
                 rows[:, k] = self._coding.encode(evaluate(expr, len(tuples), values))
         return Tuples(rows, tuples.until, tuples.signs)
+
+    delta = complete

@@ -26,25 +26,6 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def positive(self) -> "Tuples":
-        """Return the rows that come."""
-        if self.signs is None:
-            return self
-        coming = self.signs > 0
-        return Tuples(self.rows, self.until) if coming.all() else self.where(coming).unsigned
-
-    @property
-    def negative(self) -> "Tuples":
-        """Return the rows that go."""
-        assert self.signs is not None, "a complete relation has no negative tuples"
-        return self.where(self.signs < 0).unsigned
-
-    @property
-    def unsigned(self) -> "Tuples":
-        """Return the same rows without signs."""
-        return Tuples(self.rows, self.until)
-
     def where(self, chosen: Mask | Vector) -> "Tuples":
         """Return the chosen rows."""
         places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen

@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.operators.hopping.bag import grown
-from midstream.operators.hopping.group import GroupTable
+from midstream.kernels.values import number_rows
 from midstream.operators.hopping.tuples import FOREVER, Tuples
+from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.value_table import ValueTable
+
+ROOM = 2.0
+"""Rows that there is room for, per row held: between two hops many come."""
 
 
 class HopWindow:
@@ -22,138 +26,105 @@ class HopWindow:
         self.width = width
         self._range_us = range_us
         self._rows_held = rows
-        self._keys = keys
-        self._groups = GroupTable(keys)
+        self._groups = ValueTable(keys)
         self._seen = np.zeros(16, np.int64)
         """How many rows each key has had."""
-        self._rows = np.empty((16, width + keys), np.int64)
-        self._until = np.empty(16, np.int64)
-        self._numbers = np.empty((16, 2), np.int64)
-        """The key of each row, and which of the key's rows it is."""
-        self._times = np.empty(16, np.int64)
-        self._offsets = np.empty(16, np.int64)
-        self._start = self._end = self._given = 0
-        """Rows [start, end) are held; those before `given` were given in a delta."""
+        self._rows = Tape(np.int64, width + keys, ROOM)
+        self._until = Tape(np.int64, None, ROOM)
+        self._times = Tape(np.int64, None, ROOM)
+        self._offsets = Tape(np.int64, None, ROOM)
+        self._tapes = [self._rows, self._until, self._times, self._offsets]
+        if rows is not None:
+            self._numbers = Tape(np.int64, 2, ROOM)
+            """The key of each row, and which of the key's rows it is."""
+            self._tapes.append(self._numbers)
+        self._given = 0
+        """How many of the rows held were given in a delta."""
         self.came = 0
         """Rows that have come so far."""
 
     @property
     def tuples(self) -> int:
         """Return how many rows are held."""
-        return self._end - self._start
+        return len(self._rows)
 
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return self._rows.nbytes + self._until.nbytes + self._numbers.nbytes + 2 * self._times.nbytes
+        return sum(tape.nbytes for tape in self._tapes)
 
     def held(self) -> Matrix:
         """Return the rows held."""
-        return self._rows[self._start : self._end]
+        return self._rows.view()
 
     def stamps(self) -> tuple[Vector, Vector]:
         """Return times and offsets of the rows held."""
-        return self._times[self._start : self._end], self._offsets[self._start : self._end]
+        return self._times.view(), self._offsets.view()
 
     def add(self, rows: Matrix, times: Vector, offsets: Vector) -> None:
         """Take in rows in order of time."""
-        n = len(rows)
-        self.came += n
-        if not n:
-            return
-        self._make_room(n)
-        inside = slice(self._end, self._end + n)
-        self._rows[inside] = rows
-        self._times[inside], self._offsets[inside] = times, offsets
+        self.came += len(rows)
+        self._rows.append(rows)
+        self._times.append(times)
+        self._offsets.append(offsets)
         if self._range_us is not None:
-            self._until[inside] = times + self._range_us
+            np.add(times, self._range_us, out=self._until.extend(len(rows)))
         else:
-            self._until[inside] = FOREVER
-            self._numbers[inside] = self._number(rows)
-        self._end += n
+            self._until.extend(len(rows))[:] = FOREVER
+            self._numbers.append(self._number(rows))
 
     def _number(self, rows: Matrix) -> Matrix:
         slots = self._groups.find(np.ascontiguousarray(rows[:, self.width :]))
         if len(self._groups) > len(self._seen):
-            more = np.zeros(max(len(self._groups), 2 * len(self._seen)), np.int64)
-            more[: len(self._seen)] = self._seen
-            self._seen = more
-        order = np.argsort(slots, kind="stable")
-        ordered = slots[order]
-        firsts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        ranks = np.arange(len(slots)) - np.repeat(firsts, np.diff(np.r_[firsts, len(slots)]))
-        numbers = np.empty(len(slots), np.int64)
-        numbers[order] = ranks + self._seen[ordered]
-        np.add.at(self._seen, slots, 1)
-        return np.column_stack([slots, numbers])
+            self._seen = grown(self._seen, len(self._seen), max(len(self._groups), 2 * len(self._seen)))
+        return np.column_stack([slots, number_rows(slots, self._seen)])
 
     def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
         """Put other codes in the place of those held, column by column."""
-        held = slice(self._start, self._end)
+        held = self.held()
         for k, new in enumerate(columns):
-            self._rows[held, k] = new(np.ascontiguousarray(self._rows[held, k]))
+            held[:, k] = new(np.ascontiguousarray(held[:, k]))
         self._groups.recode(columns[self.width :])
 
     def delta(self, now_us: int) -> Tuples:
         """Return what has come, and what must go before its time, for the window at a time; each once."""
-        new = slice(self._given, self._end)
+        rows, until, given = self.held()[:, : self.width], self._until.view(), self._given
+        self._given = len(rows)
         if self._range_us is not None:
-            rows, until = self._rows[new, : self.width], self._until[new]
-            first = int(np.searchsorted(until, now_us))
-            self._given = self._end
-            return Tuples(np.ascontiguousarray(rows[first:]), until[first:], np.ones(len(until) - first, np.int64))
-        held = slice(self._start, self._given)
-        gone = ~self._inside(held)
-        stays = self._inside(new)
-        went, came = self._rows[held][gone], self._rows[new][stays]
-        self._given = self._end
-        self._drop(np.concatenate([~gone, stays]))
-        rows = np.concatenate([came, went])[:, : self.width]
+            first = given + int(np.searchsorted(until[given:], now_us))
+            return Tuples(rows[first:].copy(), until[first:].copy(), np.ones(len(rows) - first, np.int64))
+        inside = self._inside()
+        came, went = rows[given:][inside[given:]], rows[:given][~inside[:given]]
+        self._keep(inside)
         signs = np.concatenate([np.ones(len(came), np.int64), np.full(len(went), -1, np.int64)])
-        return Tuples(np.ascontiguousarray(rows), np.full(len(rows), FOREVER, np.int64), signs)
+        return Tuples(np.concatenate([came, went]), np.full(len(signs), FOREVER, np.int64), signs)
 
     def complete(self, now_us: int) -> Tuples:
         """Return the rows in the window at a time."""
         self.forget(now_us)
-        self._given = self._end
-        held = slice(self._start, self._end)
-        if not self._keys:
-            return Tuples(self._rows[held], self._until[held])
-        return Tuples(np.ascontiguousarray(self._rows[held, : self.width]), self._until[held])
+        self._given = len(self._rows)
+        return Tuples(np.ascontiguousarray(self.held()[:, : self.width]), self._until.view())
 
     def forget(self, now_us: int) -> None:
         """Drop rows that are in no window from a time on; of those not given yet, too."""
-        if self._range_us is not None:
-            ended = int(np.searchsorted(self._until[self._start : self._end], now_us))
-            self._start += ended
-            self._given = max(self._given, self._start)
+        if self._range_us is None:
+            self._keep(self._inside())
             return
-        self._drop(self._inside(slice(self._start, self._end)))
+        ended = int(np.searchsorted(self._until.view(), now_us))
+        self._given = max(self._given - ended, 0)
+        for tape in self._tapes:
+            tape.drop_front(ended)
 
-    def _inside(self, which: slice) -> Mask:
-        slots, numbers = self._numbers[which, 0], self._numbers[which, 1]
+    def _inside(self) -> Mask:
+        slots, numbers = self._numbers.view().T
         assert self._rows_held is not None, "a window of rows"
-        return numbers >= self._seen[slots] - self._rows_held
+        inside: Mask = numbers >= self._seen[slots] - self._rows_held
+        return inside
 
-    def _drop(self, kept: Mask) -> None:
+    def _keep(self, inside: Mask) -> None:
         """Hold only the chosen ones of the rows held."""
-        if kept.all():
+        if inside.all():
             return
-        places = self._start + np.flatnonzero(kept)
-        given = int((places < self._given).sum())
-        n = len(places)
-        for held in (self._rows, self._until, self._numbers, self._times, self._offsets):
-            held[:n] = held[places]
-        self._start, self._given, self._end = 0, given, n
-
-    def _make_room(self, more: int) -> None:
-        if self._end + more <= len(self._until):
-            return
-        held = self._end - self._start
-        size = max(len(self._until), 2 * (held + more))
-        inside = slice(self._start, self._end)
-        self._rows, self._until = grown(self._rows[inside], held, size), grown(self._until[inside], held, size)
-        self._numbers = grown(self._numbers[inside], held, size)
-        self._times, self._offsets = grown(self._times[inside], held, size), grown(self._offsets[inside], held, size)
-        self._given -= self._start
-        self._start, self._end = 0, held
+        self._given = int(inside[: self._given].sum())
+        for tape in self._tapes:
+            tape.keep(inside)

@@ -4,24 +4,21 @@ import pyarrow as pa
 
 from midstream.kernels.join import EQ, GE, GT, LE, LT, NE
 from midstream.model.types import is_exact_code
-from midstream.operators.sliding.check import SameText, TrueOf
+from midstream.operators.sliding.check import check_of
 from midstream.operators.sliding.feed import Feed, StoredCode
-from midstream.operators.sliding.join import Join, JoinSpec, Residual
+from midstream.operators.sliding.join import Join, JoinSpec
 from midstream.operators.sliding.join_state import JoinInputState
-from midstream.operators.sliding.stairs import Stairs
 from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.scan import Entry, Leaf, Scan, ScanSpec
 from midstream.operators.source.sources import Sources
 from midstream.operators.source.window import EvictionTable
 from midstream.plan import nodes
-from midstream.plan.expr import Call, Column, Expr, aliases, cast_to, columns
+from midstream.plan.expr import Call, Expr, aliases, cast_to, columns
 from midstream.plan.nodes import Node, joins
 from midstream.plan.plan import Plan
 from midstream.plan.predicates import EqualityClass
 from midstream.plan.window import RowsWindow
 
-TREE, STAIRS = "tree", "stairs"
-"""Execution frameworks of join trees."""
 OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 
@@ -47,19 +44,19 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
         )
         scans[source.alias] = Scan(spec, evictions)
     members = {
-        group: {a: stored[a].index(e) for a in query.aliases if (e := _member(cls, a)) is not None and e in stored[a]}
+        group: {a: stored[a].index(e) for a in query.aliases if (e := member_of(cls, a)) is not None and e in stored[a]}
         for group, cls in enumerate(predicates.classes)
     }
     return Sources(scans, evictions, members)
 
 
-def build_tree(plan: Plan, sources: Sources, framework: str = TREE) -> JoinTree:
+def build_tree(plan: Plan, sources: Sources) -> JoinTree:
     """Make the joins of a plan over existing sources, with empty states."""
-    steps = _TreeBuilder(plan, sources).steps()
-    return (Stairs if framework == STAIRS else JoinTree)(steps, plan.layout.aliases)
+    return JoinTree(_TreeBuilder(plan, sources).steps(), plan.layout.aliases)
 
 
-def _member(cls: EqualityClass, alias: str) -> Entry | None:
+def member_of(cls: EqualityClass, alias: str) -> Entry | None:
+    """Return what an alias has in an equality class, if it has something."""
     member = cls.member_of(frozenset([alias]))
     return None if member is None else (member, cls.type)
 
@@ -71,10 +68,10 @@ def _stored(plan: Plan, alias: str) -> tuple[Entry, ...]:
     """
     query, predicates = plan.query, plan.predicates
     one_key = len(predicates.classes) == 1 and not predicates.comparisons
-    everywhere = one_key and all(_member(predicates.classes[0], a) for a in query.aliases)
+    everywhere = one_key and all(member_of(predicates.classes[0], a) for a in query.aliases)
     if len(query.aliases) < 2 or everywhere:
         return ()
-    members = [_member(c, alias) for c in predicates.classes]
+    members = [member_of(c, alias) for c in predicates.classes]
     sides = [(side, c.type) for c in predicates.comparisons for side in (c.left, c.right)]
     return tuple(dict.fromkeys(e for e in (*members, *sides) if e is not None and aliases(e[0]) == {alias}))
 
@@ -99,7 +96,9 @@ class _TreeBuilder:
                 node.residuals,
             )
             left, right = self._input(node, "left"), self._input(node, "right")
-            checks = tuple(self._checks(node))
+            checks = tuple(
+                check_of(e, node.aliases, self.sources.scans) for e in (*_verifications(node), *node.residuals)
+            )
             join = Join(spec, self._state(left), self._state(right), self.sources, checks, self._parent_values(node))
             steps.append(Step(join, (left, right)))
         return steps
@@ -148,19 +147,6 @@ class _TreeBuilder:
                 if child is node:
                     return len(_values(parent, side))
         return 0
-
-    def _checks(self, node: nodes.Join) -> list[Residual]:
-        return [self._check(node, e) for e in (*_verifications(node), *node.residuals)]
-
-    def _check(self, node: nodes.Join, expr: Expr) -> Residual:
-        scans = self.sources.scans
-        if isinstance(expr, Call) and expr.function == "=":
-            left, right = expr.args
-            if isinstance(left, Column) and isinstance(right, Column) and pa.types.is_string(left.type):
-                places = [node.aliases.index(c.alias) for c in (left, right)]
-                stores = [scans[c.alias].store for c in (left, right)]
-                return SameText(stores[0], left.name, places[0], stores[1], right.name, places[1])
-        return TrueOf(expr, node.aliases, scans)
 
 
 def _keys(node: nodes.Join, side: str) -> list[Entry]:

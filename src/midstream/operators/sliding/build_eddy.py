@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from midstream.kernels.entries import KEY, ROWS
-from midstream.kernels.join import EQ, GE, GT, LE, LT, NE
+from midstream.kernels.join import EQ
 from midstream.model.errors import PlanError
 from midstream.model.types import is_exact_code
+from midstream.operators.sliding.build import OPS, member_of
 from midstream.operators.sliding.eddy import Eddy, PolicyName
 from midstream.operators.sliding.stem import Bits, Code, Condition, Stem, StemSpec
 from midstream.operators.source.scan import Entry, Leaf
@@ -16,8 +17,6 @@ from midstream.plan.expr import MIRRORED, Call, Expr, aliases, cast_to
 from midstream.plan.plan import Plan
 from midstream.plan.predicates import EqualityClass
 from midstream.plan.tree import leaves
-
-OPS = {"<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 
 def build_eddy(plan: Plan, sources: Sources, policy: str = "selectivity") -> Eddy:
@@ -78,12 +77,8 @@ class _StemBuilder:
 
     def _classes(self, alias: str) -> dict[int, Entry]:
         """Return the member of an alias in each equality class that has one."""
-        found = {}
-        for group, cls in enumerate(self.predicates.classes):
-            member = cls.member_of(frozenset([alias]))
-            if member is not None:
-                found[group] = (member, cls.type)
-        return found
+        classes = enumerate(self.predicates.classes)
+        return {group: entry for group, cls in classes if (entry := member_of(cls, alias)) is not None}
 
     def _verification(self, cls: EqualityClass, alias: str) -> dict[int, Expr]:
         """Return the equality of an alias's member with that of every other alias, on the values themselves."""

@@ -1,6 +1,9 @@
 """Checks: what is left to verify of a candidate result once its codes agree."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix
 from midstream.kernels.codes import equal_bytes
@@ -9,7 +12,7 @@ from midstream.operators.expression.evaluate import truth
 from midstream.operators.sliding.pipeline import lookup
 from midstream.operators.source.row_store import RowStore
 from midstream.operators.source.scan import Scan
-from midstream.plan.expr import Expr
+from midstream.plan.expr import Call, Column, Expr
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,22 @@ class SameText:
     def __call__(self, batch: Matrix) -> Mask:
         """Tell which candidates have the same text in both columns."""
         x, y = self.left.columns[self.left_column], self.right.columns[self.right_column]
-        same: Mask = equal_bytes(
+        return equal_bytes(
             x.offsets.view(), x.data.view(), x.data.base, batch[:, ROWS + self.left_component] - self.left.base,
             y.offsets.view(), y.data.view(), y.data.base, batch[:, ROWS + self.right_component] - self.right.base,
         )  # fmt: skip
-        return same
+
+
+Residual = Callable[[Matrix], Mask]
+"""Tells for each candidate result whether it holds."""
+
+
+def check_of(condition: Expr, components: tuple[str, ...], scans: dict[str, Scan]) -> Residual:
+    """Return how a condition is verified of results with the given components."""
+    if isinstance(condition, Call) and condition.function == "=":
+        left, right = condition.args
+        if isinstance(left, Column) and isinstance(right, Column) and pa.types.is_string(left.type):
+            places = [components.index(c.alias) for c in (left, right)]
+            stores = [scans[c.alias].store for c in (left, right)]
+            return SameText(stores[0], left.name, places[0], stores[1], right.name, places[1])
+    return TrueOf(condition, components, scans)

@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from midstream.kernels.arrays import Floats, Matrix, Vector
 from midstream.kernels.entries import LATEST, ROWS
@@ -30,13 +29,11 @@ from midstream.kernels.stem import (
 )
 from midstream.model.errors import PlanError
 from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
-from midstream.operators.sliding.check import SameText, TrueOf
-from midstream.operators.sliding.join import Residual
+from midstream.operators.sliding.check import Residual, check_of
 from midstream.operators.sliding.state_size import size_of
 from midstream.operators.sliding.stem import Bits, Stem
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Sources, Taken
-from midstream.plan.expr import Call, Column, Expr
 
 DECAY = 0.9
 """What a visit leaves of what earlier ones have taught."""
@@ -349,17 +346,7 @@ class Eddy(Execution):
         if not wanted:
             return []
         components = (*(self.components[p] for p in lane.path), stem.spec.alias)
-        return [self._check(e, components) for e in wanted]
-
-    def _check(self, expr: Expr, components: tuple[str, ...]) -> Residual:
-        scans = self.sources.scans
-        if isinstance(expr, Call) and expr.function == "=":
-            left, right = expr.args
-            if isinstance(left, Column) and isinstance(right, Column) and pa.types.is_string(left.type):
-                places = [components.index(c.alias) for c in (left, right)]
-                stores = [scans[c.alias].store for c in (left, right)]
-                return SameText(stores[0], left.name, places[0], stores[1], right.name, places[1])
-        return TrueOf(expr, components, scans)
+        return [check_of(e, components, self.sources.scans) for e in wanted]
 
     def _keep(self, out: Matrix, start: int, stop: int, checks: list[Residual]) -> int:
         """Move the candidates from `start` to `stop` that pass every check to the front; return where they end."""

@@ -10,7 +10,7 @@ __all__ = ["KEY", "LATEST", "ROWS", "Mask", "Matrix", "Vector", "in_order", "lin
 
 
 def in_order(entries: Matrix) -> Matrix:
-    """Return entries in order of their latest row."""
+    """Return entries in order of their latest row; those that share it stay as they are."""
     latest = entries[:, LATEST]
     if len(latest) < 2 or bool((latest[1:] >= latest[:-1]).all()):
         return entries

@@ -48,12 +48,12 @@ class Feed:
             wanted.append((KEY, self.key))
         kept = len(batch)
         for _, code in wanted:
-            valid = code.scan.store.code_valid[code.index]
+            valid = code.scan.store.codes[code.index].valid
             if valid is not None:
-                kept = keep_valid(batch, kept, ROWS + code.component, valid.view(), code.scan.store.base)
+                kept = keep_valid(batch, kept, ROWS + code.component, valid, code.scan.store.base)
         batch = batch[:kept]
         for target, code in wanted:
-            values = code.scan.store.codes[code.index].view()
+            values = code.scan.store.codes[code.index].values.view()
             gather(batch, ROWS + code.component, values, code.scan.store.base, target)
         if self.combined > 1:
             batch[:, KEY] = combine(np.ascontiguousarray(batch[:, first : first + self.combined]), 0)

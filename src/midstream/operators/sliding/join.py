@@ -6,22 +6,13 @@
 State: one JoinInputState per side. The two methods differ in how partners are found, not in what is remembered.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.kernels.complete import (
-    NEXT,
-    PAIR_CURSOR_SIZE,
-    PAIRS_TESTED,
-    PROBE_AT,
-    PROBE_WALK,
-    find_by_keys,
-    pair_up,
-)
+from midstream.kernels.arrays import Matrix, Vector
+from midstream.kernels.complete import find_by_keys
 from midstream.kernels.entries import ROWS
 from midstream.kernels.join import (
     CURSOR_SIZE,
@@ -34,16 +25,15 @@ from midstream.kernels.join import (
     TESTED,
     WALK,
     join_batches,
+    match_run,
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
 from midstream.model.time import FOREVER_US
+from midstream.operators.sliding.check import Residual
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
-
-Residual = Callable[[Matrix], Mask]
-"""Tells for each candidate result whether it holds."""
 
 LEFT, RIGHT = 0, 1
 """The sides of a join."""
@@ -126,6 +116,11 @@ class Join:
         """Return the state of the right input."""
         return self.states[RIGHT]
 
+    @property
+    def index_bytes(self) -> int:
+        """Return the memory of the index."""
+        return self.index.nbytes
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_results": Buffer(), "_pairs": Buffer()}
 
@@ -140,9 +135,7 @@ class Join:
         are the caller's until the next call.
         """
         self.reserve(len(left), len(right), now_us, seq)
-        cursor = np.zeros(CURSOR_SIZE, np.int64)
-        cursor[WALK] = FRESH
-        cursor[LEFT_COUNT], cursor[RIGHT_COUNT] = self.left.count, self.right.count
+        cursor = self._cursor()
         found: list[Matrix] = []
         while True:
             out = self._results.of(self._width)
@@ -156,6 +149,11 @@ class Join:
         self.index.taken += int(cursor[TAKEN])
         self.sources.predicate_evaluations += int(cursor[TESTED])
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _cursor(self) -> Vector:
+        cursor = np.zeros(CURSOR_SIZE, np.int64)
+        cursor[WALK], cursor[LEFT_COUNT], cursor[RIGHT_COUNT] = FRESH, self.left.count, self.right.count
+        return cursor
 
     def reserve(self, left: int, right: int, now_us: int, seq: int) -> None:
         """Make room for that many new entries on each side."""
@@ -218,6 +216,11 @@ class Join:
         found = state.entries[places[:count]]
         return found[self.sources.live(found, state.slots, before, now_us, seq)]
 
+    def live(self, side: int, before: int, now_us: int, seq: int) -> Matrix:
+        """Return a side's entries that can still match a row at `now_us` or later, their latest row below `before`."""
+        held, slots = self.states[side].held, self.states[side].slots
+        return held[self.sources.live(held, slots, before, now_us, seq)]
+
     def pair(self, probes: Matrix, side: int, before: int, newer_only: bool, now_us: int, seq: int) -> Matrix:
         """Pair live entries of one side with the other side's, all with their latest row below `before`.
 
@@ -225,20 +228,19 @@ class Join:
         """
         mine, other = self.states[side], self.states[1 - side]
         spec, evictions = self.spec, self.sources.evictions
-        cursor = np.zeros(PAIR_CURSOR_SIZE, np.int64)
-        cursor[PROBE_WALK] = NEXT
+        cursor = self._cursor()
         found: list[Matrix] = []
         while True:
             out = self._pairs.of(self._width)
-            count = pair_up(
-                cursor, probes, len(mine.components), other.entries, other.count, len(other.components),
-                self.index.words, self.index.heads, HEADS[1 - side], spec.hashed, spec.keyed, side == LEFT,
-                self._ops, before, newer_only, now_us, seq, other.slots, evictions.table, evictions.bases,
-                out,
+            count = match_run(
+                cursor, side == LEFT, probes, FOREVER_US, mine.entries, len(mine.components), False,
+                other.entries, len(other.components), False, other.slots, before,
+                self.index.words, self.index.heads, spec.hashed, spec.keyed, False,
+                self._ops, evictions.table, evictions.bases, out, 0, True, newer_only, now_us, seq,
             )  # fmt: skip
             found.append(self._checked(out[:count], False))
-            if cursor[PROBE_AT] == len(probes):
+            if cursor[LEFT_AT if side == LEFT else RIGHT_AT] == len(probes):
                 break
             self._pairs.grow()
-        self.sources.predicate_evaluations += int(cursor[PAIRS_TESTED])
+        self.sources.predicate_evaluations += int(cursor[TESTED])
         return found[0] if len(found) == 1 else np.concatenate(found)

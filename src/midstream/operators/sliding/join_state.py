@@ -6,11 +6,10 @@ join indexes them by key.
 
 import numpy as np
 
-from midstream.kernels.arrays import Links, Mask, Matrix, Vector
-from midstream.kernels.complete import live_before
-from midstream.kernels.entries import ROWS, drop_dead, renumber
+from midstream.kernels.arrays import Links, Matrix, Vector
+from midstream.kernels.entries import ROWS, drop_dead
 from midstream.model.coverage import COMPLETE, Coverage
-from midstream.operators.source.window import EvictionTable
+from midstream.operators.source.window import EvictionTable, moved
 
 ROOM, ROOM_OF_SMALL = 1.3, 2.5
 """Entries held per live entry before the dead ones are dropped: memory against moving."""
@@ -38,12 +37,6 @@ class JoinInputState:
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
         return int(self.entries.nbytes)
-
-    def live(self, before: int, now_us: int, seq: int, evictions: EvictionTable) -> Mask:
-        """Tell which entries can still match a row at or after `now_us` and have their latest row below `before`."""
-        table = (self.slots, evictions.table, evictions.bases)
-        found: Mask = live_before(self.entries, self.count, before, now_us, seq, *table)
-        return found
 
     def reserve(self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool) -> Links | None:
         """Make room for `count` entries: drop the dead, then grow (or shrink) to what is live.
@@ -75,4 +68,5 @@ class JoinInputState:
     def renumber(self, component: str, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
         if component in self.components:
-            renumber(self.entries, self.count, ROWS + self.components.index(component), places, base)
+            column = self.held[:, ROWS + self.components.index(component)]
+            column[:] = moved(column, places, base)

@@ -1,21 +1,22 @@
-"""Key index: where each key's entries are on both sides of a hash join. Derived: it can be rebuilt from the entries."""
+"""Key index: where the entries of each key are. Derived: it can be rebuilt from the entries."""
 
 from typing import Any
 
 import numpy as np
 
 from midstream.kernels.arrays import Links, Matrix
-from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, chain_from, clear, follow_moves, index_entries
+from midstream.kernels.entries import KEY, LINK
+from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD, chain_entries, clear, follow_moves
 
 FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
 SMALLEST = 256
 
 
-class KeyIndex:
-    """A table of keys.
+class KeyTable:
+    """Slots of keys.
 
-    Invariant: every entry of both sides is in the chain of its key; at most FULL of the slots are taken.
+    Invariant: at most FULL of the slots are taken.
     """
 
     def __init__(self) -> None:
@@ -28,10 +29,10 @@ class KeyIndex:
         clear(self.heads)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"taken": self.taken, "words": self.words}
+        return {name: value for name, value in self.__dict__.items() if name != "heads"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.taken, self.words = state["taken"], state["words"]
+        self.__dict__.update(state)
         self.heads = self.words.view(np.int32)
 
     @property
@@ -42,6 +43,18 @@ class KeyIndex:
     def has_room(self, keys: int) -> bool:
         """Tell whether that many new keys fit."""
         return self.taken + keys <= len(self.words) * FULL
+
+
+class KeyIndex(KeyTable):
+    """The entries of both sides of a hash join, or of one side alone, by the code in a column.
+
+    Invariant: every entry is in the chain of its key, by its link in another column.
+    """
+
+    def __init__(self, key: int = KEY, link: int = LINK) -> None:
+        super().__init__()
+        self.key = key
+        self.link = link
 
     def rebuild(self, left: Matrix, right: Matrix, keys: int) -> None:
         """Index the entries of both sides anew, with room for that many more keys; forgets keys without entries."""
@@ -60,16 +73,17 @@ class KeyIndex:
             clear(self.heads)
         else:
             self._allocate(slots)
-        self.taken = index_entries(self.words, self.heads, LEFT_HEAD, left, room)
-        if self.taken < 0:
-            return False
-        more = index_entries(self.words, self.heads, RIGHT_HEAD, right, room - self.taken)
-        self.taken += more
-        return more >= 0
+        self.taken = 0
+        return self._chain(LEFT_HEAD, left, 0, room) and self._chain(RIGHT_HEAD, right, 0, room - self.taken)
+
+    def _chain(self, side: int, entries: Matrix, start: int, room: int) -> bool:
+        taken = chain_entries(self.words, self.heads, side, entries, start, self.key, self.link, room)
+        self.taken += taken
+        return taken >= 0
 
     def add(self, side: int, entries: Matrix, start: int) -> None:
         """Chain the entries from `start` on of one side; there must be room for their keys."""
-        self.taken += chain_from(self.words, self.heads, side, entries, start)
+        self._chain(side, entries, start, len(entries) - start)
 
     def follow(self, side: int, moved: Links) -> None:
         """Keep up with the entries of one side having moved."""

@@ -1,17 +1,14 @@
 """Key set: 64-bit keys seen so far, in a flat table."""
 
-from typing import Any
-
 import numpy as np
 
-from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.kernels.key_index import clear, has_keys, take_keys
+from midstream.kernels.arrays import Mask, Vector
+from midstream.kernels.entries import KEY
+from midstream.kernels.key_index import FREE, LEFT_HEAD, has_keys, take_keys
+from midstream.operators.sliding.key_index import FULL, KeyTable
 
-FULL = 0.6
-"""The part of the slots that may be taken."""
 
-
-class KeySet:
+class KeySet(KeyTable):
     """A set of keys.
 
     >>> keys = KeySet()
@@ -19,44 +16,22 @@ class KeySet:
     (array([ True,  True, False]), array([ True, False]), 2)
     """
 
-    def __init__(self) -> None:
-        self._taken = 0
-        self._words: Matrix = self._table(64)
-
-    @staticmethod
-    def _table(slots: int) -> Matrix:
-        words = np.zeros((slots, 2), np.int64)
-        clear(words.view(np.int32))
-        return words
-
     def __len__(self) -> int:
-        return self._taken
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held."""
-        return int(self._words.nbytes)
+        return self.taken
 
     def add(self, keys: Vector) -> Mask:
         """Add keys; return which of them were not there, the first of equals only."""
-        wanted = self._taken + len(keys)
-        if wanted > len(self._words) * FULL:
-            self._grow(1 << int(wanted / FULL).bit_length())
-        fresh, taken = take_keys(self._words, self._words.view(np.int32), np.ascontiguousarray(keys))
-        self._taken += taken
-        found: Mask = fresh
-        return found
+        if not self.has_room(len(keys)):
+            held = np.ascontiguousarray(self.words[self.heads[:, LEFT_HEAD] != FREE, KEY])
+            self._allocate(1 << int((self.taken + len(keys)) / FULL).bit_length())
+            take_keys(self.words, self.heads, held)
+        fresh, taken = take_keys(self.words, self.heads, np.ascontiguousarray(keys))
+        self.taken += taken
+        return fresh
 
     def has(self, keys: Vector) -> Mask:
         """Tell which keys are there."""
-        found: Mask = has_keys(self._words, self._words.view(np.int32), np.ascontiguousarray(keys))
-        return found
-
-    def _grow(self, slots: int) -> None:
-        old = self._words
-        used = old.view(np.int32)[:, 2] != -2
-        self._words = self._table(slots)
-        take_keys(self._words, self._words.view(np.int32), np.ascontiguousarray(old[used, 0]))
+        return has_keys(self.words, self.heads, np.ascontiguousarray(keys))
 
 
 def distinct(keys: Vector) -> int:
@@ -65,6 +40,6 @@ def distinct(keys: Vector) -> int:
     >>> distinct(np.array([4, 4, 1]))
     2
     """
-    held: Any = KeySet()
+    held = KeySet()
     held.add(keys)
     return len(held)

@@ -7,16 +7,15 @@ State: the entries and their indexes. Nothing that a join would have found is ke
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from midstream.kernels.arrays import Links, Matrix, Vector
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.entries import LINK, ROWS
 from midstream.kernels.join import EQ
-from midstream.kernels.key_index import LEFT_HEAD, clear, follow_moves
-from midstream.kernels.stem import chain_column
+from midstream.kernels.key_index import LEFT_HEAD
 from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Sources
 from midstream.plan.expr import Expr
@@ -24,9 +23,6 @@ from midstream.plan.expr import Expr
 Bits = int
 """A set of aliases, by their places in FROM: the bit vector of what is done."""
 
-FULL = 0.65
-"""The part of an index's slots that may be taken: memory against longer searches."""
-SMALLEST = 256
 UNLINKED = -1
 
 
@@ -105,69 +101,13 @@ class StemSpec:
 class Visit:
     """How partial results with certain codes meet a SteM: the arguments of the `probe` kernel."""
 
-    index: "StemIndex"
+    index: KeyIndex
     key: int
     ops: Vector
     mine: Vector
     theirs: Vector
     taken: Vector
     placed: Vector
-
-
-class StemIndex:
-    """Where the entries of each code are: a table of codes, the newest entry of each, and a column of links.
-
-    Invariant: every entry is in the chain of its code; at most FULL of the slots are taken.
-    """
-
-    def __init__(self, key: int, link: int) -> None:
-        self.key = key
-        self.link = link
-        self.taken = 0
-        self._allocate(SMALLEST)
-
-    def _allocate(self, slots: int) -> None:
-        self.words: Matrix = np.empty((slots, 2), np.int64)
-        self.heads: Links = self.words.view(np.int32)
-        clear(self.heads)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "heads"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.heads = self.words.view(np.int32)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held."""
-        return int(self.words.nbytes)
-
-    def add(self, entries: Matrix, start: int) -> None:
-        """Index the entries from `start` on."""
-        new = len(entries) - start
-        if self.taken + new > len(self.words) * FULL:
-            self.rebuild(entries, new)
-        else:
-            self.taken += chain_column(self.words, self.heads, entries, start, self.key, self.link, new)
-
-    def rebuild(self, entries: Matrix, spare: int = 0) -> None:
-        """Index all entries anew, with room for some more codes; forgets codes without entries."""
-        slots, self.taken = max(SMALLEST, len(self.words) // 2), -1
-        while self.taken < 0:
-            # A part is left free, so that the next batches fit as well.
-            room = int(slots * FULL) - max(spare, slots // 8)
-            if room > 0:
-                self._allocate(slots)
-                self.taken = chain_column(self.words, self.heads, entries, 0, self.key, self.link, room)
-            slots *= 2
-
-
-@dataclass(frozen=True)
-class IndexSize:
-    """What the indexes of a SteM hold."""
-
-    nbytes: int
 
 
 class Stem:
@@ -185,9 +125,9 @@ class Stem:
         # The first index has the link every entry has; each further one has a column of its own.
         links = [LINK, *range(ROWS + 1 + values, ROWS + values + len(keys))]
         # Index i finds the rows that satisfy condition i.
-        self.indexes = [StemIndex(key, link) for key, link in zip(keys, links, strict=False)]
+        self.indexes = [KeyIndex(key, link) for key, link in zip(keys, links, strict=False)]
         self.state = JoinInputState((spec.alias,), values + max(0, len(keys) - 1), scan.in_order, (scan.spec.line,))
-        self._none = StemIndex(0, UNLINKED)
+        self._none = KeyIndex(0, UNLINKED)
         self._visits: dict[tuple[Bits, int | None], Visit] = {}
 
     @property
@@ -196,23 +136,30 @@ class Stem:
         return [self.state]
 
     @property
-    def index(self) -> IndexSize:
-        """Return the size of all indexes."""
-        return IndexSize(sum(i.nbytes for i in self.indexes))
+    def index_bytes(self) -> int:
+        """Return the memory of all indexes."""
+        return sum(i.nbytes for i in self.indexes)
 
     def insert(self, batch: Matrix, now_us: int, seq: int) -> None:
         """Take in rows; `now_us` is the time of the first that can arrive from now on, `seq` the last number before."""
         state = self.state
         moved = state.reserve(len(batch), now_us, seq, self.sources.evictions, bool(self.indexes))
         if moved is not None and self.indexes:
-            follow_moves(self.indexes[0].heads, LEFT_HEAD, moved)
+            self.indexes[0].follow(LEFT_HEAD, moved)
             for index in self.indexes[1:]:
-                index.rebuild(state.held)
+                self._rebuild(index, len(batch))
         start = state.count
         state.count += len(batch)
         state.entries[start : state.count, : batch.shape[1]] = batch
         for index in self.indexes:
-            index.add(state.held, start)
+            if index.has_room(len(batch)):
+                index.add(LEFT_HEAD, state.held, start)
+            else:
+                self._rebuild(index, 0)
+
+    def _rebuild(self, index: KeyIndex, more: int) -> None:
+        """Index all entries anew; a part is left free, so that the next batches fit as well."""
+        index.rebuild(self.state.held, self.state.held[:0], max(more, index.taken // 4))
 
     def visit(self, active: Bits) -> Visit:
         """Return how partial results for which these conditions are active find and check their partners."""

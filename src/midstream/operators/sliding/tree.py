@@ -1,6 +1,10 @@
 """Join tree: the joins of one plan, inputs before the joins that read them.
 
-rows taken in ──▶ joins, bottom up ──▶ results in order of their latest row
+    rows taken in ──▶ joins, bottom up ──▶ results in order of their latest row
+
+With STAIRs the two states of a join are a pair of dual modules between which an eddy routes batches: it visits a pair
+once the batches of both its inputs are there, which is the same way up. Which STAIRs there are is the plan. Migrations
+demote what they hold, dropping intermediate results, and promote it, making them from the STAIRs below.
 """
 
 from collections.abc import Iterator
@@ -128,7 +132,7 @@ class JoinTree(Execution):
         for step in self.steps[:1]:
             join = step.join
             nothing = join.left.held.copy()
-            join.left.live(FOREVER_US, 0, -1, join.sources.evictions)
+            join.live(LEFT, FOREVER_US, 0, -1)
             join.entries_with(LEFT, np.empty(0, np.int64), FOREVER_US, 0, -1)
             join.fill(LEFT, nothing, 0, -1)
             join.reindex()

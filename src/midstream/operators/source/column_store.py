@@ -4,7 +4,10 @@ Fixed-width values lie in one array, strings in one run of bytes with offsets; n
 only once a null was seen.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Vector
@@ -27,7 +30,7 @@ class ColumnStore:
             self.offsets.append(np.zeros(1, np.int64))
         else:
             kind = np.dtype("u1") if self._null else numpy_values(pa.array([], declared)).dtype
-            self.values = Tape(kind, 2 if pa.types.is_decimal(declared) else 0)
+            self.values = Tape(kind, 2 if pa.types.is_decimal(declared) else None)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1 if self._bytes else len(self.values)
@@ -38,20 +41,32 @@ class ColumnStore:
         held = self.offsets.nbytes + self.data.nbytes if self._bytes else self.values.nbytes
         return held + (self._nulls.nbytes if self._nulls is not None else 0)
 
+    @property
+    def valid(self) -> Mask | None:
+        """Return which values are not NULL, or None when none was ever seen."""
+        return None if self._nulls is None else self._nulls.view()
+
     def append(self, array: pa.Array) -> None:
         """Add the values of an array of this column's type."""
-        valid = None if self._null else validity(array)
+        if self._bytes:
+            self._note_nulls(validity(array), len(array))
+            self._append_bytes(array)
+        elif self._null:
+            self.values.append(np.zeros(len(array), np.uint8))
+        else:
+            self.append_values(numpy_values(array), validity(array))
+
+    def append_values(self, values: npt.NDArray[Any], valid: Mask | None) -> None:
+        """Add flat values, and which of them are not NULL; None: all."""
+        self._note_nulls(valid, len(values))
+        self.values.append(values)
+
+    def _note_nulls(self, valid: Mask | None, count: int) -> None:
         if valid is not None and self._nulls is None:
             self._nulls = Tape(np.bool_)
             self._nulls.extend(len(self))[:] = True
         if self._nulls is not None:
-            self._nulls.append(np.ones(len(array), np.bool_) if valid is None else valid)
-        if self._null:
-            self.values.append(np.zeros(len(array), np.uint8))
-        elif self._bytes:
-            self._append_bytes(array)
-        else:
-            self.values.append(numpy_values(array))
+            self._nulls.extend(count)[:] = True if valid is None else valid
 
     def _append_bytes(self, array: pa.Array) -> None:
         if not len(array):
@@ -67,7 +82,7 @@ class ColumnStore:
         """Return the values at the given places, counted from the oldest row held."""
         if self._null:
             return pa.nulls(len(places))
-        valid = self._nulls.view()[places] if self._nulls is not None else None
+        valid = None if self.valid is None else self.valid[places]
         if self._bytes:
             offsets, data = take_bytes(self.offsets.view(), self.data.view(), self.data.base, places)
             bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -3,6 +3,9 @@
 arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes ──▶ taken when a result needs them
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,7 +15,31 @@ from midstream.operators.source.column_store import ColumnStore
 from midstream.operators.source.tape import Tape
 
 
-class RowStore:
+class TapedRows(ABC):
+    """Rows in tapes and columns that all hold the same ones."""
+
+    @abstractmethod
+    def parts(self) -> Sequence[Tape | ColumnStore]:
+        """Return all that holds something of the rows."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return sum(part.nbytes for part in self.parts())
+
+    def drop_front(self, count: int) -> None:
+        """Drop the oldest rows."""
+        if count:
+            for part in self.parts():
+                part.drop_front(count)
+
+    def keep(self, mask: Mask) -> None:
+        """Drop the rows where the mask is false and number the rest from 0."""
+        for part in self.parts():
+            part.keep(mask)
+
+
+class RowStore(TapedRows):
     """Rows numbered from 0 in arrival order.
 
     Offsets are kept only where results of several buckets must be merged. Invariant: all tapes hold the
@@ -23,8 +50,7 @@ class RowStore:
         self.columns = {name: ColumnStore(t) for name, t in columns.items()}
         self.times = Tape(np.int64)
         self.offsets = Tape(np.int64) if keep_offsets else None
-        self.codes = [Tape(np.int64) for _ in range(code_count)]
-        self.code_valid: list[Tape | None] = [None] * code_count
+        self.codes = [ColumnStore(pa.int64()) for _ in range(code_count)]
 
     def __len__(self) -> int:
         return len(self.times)
@@ -39,51 +65,21 @@ class RowStore:
         """Return the number the next row will get."""
         return self.times.base + len(self.times)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the memory held, used or not."""
-        return sum(part.nbytes for part in self._named().values())
-
     def append(self, times: Vector, offsets: Vector, columns: dict[str, pa.Array], codes: list[Codes]) -> None:
         """Add rows at the end."""
-        before = len(self)
         for name, store in self.columns.items():
             store.append(columns[name])
-        for k, part in enumerate(codes):
-            valid = self.code_valid[k]
-            if part.valid is not None and valid is None:
-                valid = self.code_valid[k] = Tape(np.bool_)
-                valid.reset(np.ones(before, np.bool_), self.base)
-            if valid is not None:
-                valid.append(np.ones(len(times), np.bool_) if part.valid is None else part.valid)
-            self.codes[k].append(part.values)
+        for coded, part in zip(self.codes, codes, strict=True):
+            coded.append_values(part.values, part.valid)
         self.times.append(times)
         if self.offsets is not None:
             self.offsets.append(offsets)
-
-    def drop_front(self, count: int) -> None:
-        """Drop the oldest rows."""
-        if count:
-            for part in self._named().values():
-                part.drop_front(count)
-
-    def keep(self, mask: Mask) -> Vector:
-        """Drop the rows where the mask is false and number the rest from 0.
-
-        Return the new number of each row held before, -1 for those gone.
-        """
-        places = np.where(mask, np.cumsum(mask) - 1, -1).astype(np.int64)
-        for part in self._named().values():
-            part.keep(mask)
-        return places
 
     def take(self, column: str, rows: Vector) -> pa.Array:
         """Return a column of the given rows."""
         return self.columns[column].take(rows - self.base)
 
-    def _named(self) -> dict[str, Tape | ColumnStore]:
-        parts: dict[str, Tape | ColumnStore] = {"times": self.times}
-        parts |= {f"column.{name}": store for name, store in self.columns.items()}
-        parts |= {f"code.{k}": tape for k, tape in enumerate(self.codes)}
-        parts |= {f"valid.{k}": tape for k, tape in enumerate(self.code_valid) if tape is not None}
-        return parts | ({"offsets": self.offsets} if self.offsets is not None else {})
+    def parts(self) -> Sequence[Tape | ColumnStore]:
+        """Return times, columns, codes and, where there are any, offsets."""
+        offsets = [] if self.offsets is None else [self.offsets]
+        return [self.times, *offsets, *self.columns.values(), *self.codes]

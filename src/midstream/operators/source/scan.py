@@ -165,9 +165,7 @@ class Scan:
         self.evictions.add(self.spec.line, count, self.store.base)
         numbers = np.arange(first, first + count, dtype=np.int64)
         if passed is not None:
-            rows = np.full(len(arrival), -1, np.int64)
-            rows[passed] = numbers
-            numbers = rows
+            numbers = spread(numbers, passed, -1)
         pushed = self.window.push(numbers, self._partition_keys(arrival))
         self.evictions.mark(self.spec.line, pushed, arrival.seqs)
         return pushed
@@ -203,7 +201,8 @@ class Scan:
             return None
         alive = self.evictions.view(self.spec.line) > seq
         held = self.evictions.view(self.spec.line)[alive].copy()
-        places = self.store.keep(alive)
+        self.store.keep(alive)
+        places = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int64)
         self.window.renumber(places, 0)
         self.evictions.reset(self.spec.line, held)
         return places
@@ -232,3 +231,10 @@ class Scan:
 
 def _columns(arrival: Arrival) -> Callable[[Column], pa.Array]:
     return lambda column: arrival.columns[column.name]
+
+
+def spread(values: Matrix, places: Mask, otherwise: int) -> Matrix:
+    """Put values where the mask is true."""
+    out = np.full((len(places), *values.shape[1:]), otherwise, np.int64)
+    out[places] = values
+    return out

@@ -85,5 +85,4 @@ class Sources:
     def live(self, entries: Matrix, slots: Vector, before: int, now_us: int, seq: int) -> Mask:
         """Tell which entries are alive and have their latest row below `before`; `slots` as in a join's input state."""
         table = (slots, self.evictions.table, self.evictions.bases)
-        found: Mask = live_before(entries, len(entries), before, now_us, seq, *table)
-        return found
+        return live_before(entries, len(entries), before, now_us, seq, *table)

@@ -8,18 +8,20 @@ import numpy.typing as npt
 from midstream.kernels.arrays import Mask
 
 SLACK = 1.25
-"""Room to grow, as a multiple of what is live: memory against copying."""
+"""Room to grow, as a multiple of what is live, unless said otherwise: memory against copying."""
 
 
 class Tape:
     """Values numbered from the first ever appended.
 
-    Invariant: `view()[i]` is value number `base + i`; memory is at most SLACK times the live values when it was
+    Invariant: `view()[i]` is value number `base + i`; memory is at most `slack` times the live values when it was
     last moved (and at least one small block).
     """
 
-    def __init__(self, dtype: npt.DTypeLike, width: int = 0) -> None:
-        self._buffer: npt.NDArray[Any] = np.empty((64, width) if width else 64, dtype)
+    def __init__(self, dtype: npt.DTypeLike, width: int | None = None, slack: float = SLACK) -> None:
+        """Values are single ones, or lines of some width."""
+        self._buffer: npt.NDArray[Any] = np.empty(64 if width is None else (64, width), dtype)
+        self._slack = slack
         self._start = 0
         self._end = 0
         self.base = 0
@@ -65,10 +67,17 @@ class Tape:
 
     def _move(self, count: int) -> None:
         live = len(self)
-        wanted = max(64, int((live + count) * SLACK))
+        wanted = max(64, int((live + count) * self._slack))
         old = self.view()
         # Moving in place is enough while a fair part of the buffer is free at the front.
         if wanted > len(self._buffer) or wanted * 2 < len(self._buffer):
             self._buffer = np.empty((wanted, *self._buffer.shape[1:]), self._buffer.dtype)
         self._buffer[:live] = old
         self._start, self._end = 0, live
+
+
+def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
+    """Return a longer array with the same beginning, and zeros after it."""
+    out = np.zeros((size, *array.shape[1:]), array.dtype)
+    out[:count] = array[:count]
+    return out

@@ -10,9 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
-from midstream.kernels.window import find_queues, pack_queues, push_partitioned
+from midstream.kernels.window import pack_queues, push_partitioned
 from midstream.model.time import FOREVER_US
-from midstream.operators.source.tape import Tape
+from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.value_table import ValueTable
 
 
 class CountedWindowState(Protocol):
@@ -70,39 +71,27 @@ class PartitionedRowsWindowState:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.keys = np.empty((16, 2), np.int64)
+        self.keys = ValueTable(2)
         self.queues = np.zeros((16, 3), np.int64)
-        self.queue_count = 0
-        self.heads = np.full(32, -1, np.int32)
         self.nodes = np.empty((64, 2), np.int64)
         self.node_count = 0
 
     def push(self, rows: Vector, keys: Matrix) -> Vector:
         """Take in rows and return, for each, the row it pushes out, or -1."""
+        queue_of = self.keys.find(keys)
         self._reserve(len(rows))
-        queue_of, self.queue_count = find_queues(keys, self.keys, self.heads, self.queue_count)
         pushed, self.node_count = push_partitioned(queue_of, self.queues, self.nodes, self.node_count, rows, self.size)
         return pushed
 
     def _reserve(self, count: int) -> None:
-        wanted = self.queue_count + count
-        if wanted > len(self.keys):
-            self.keys = np.resize(self.keys, (wanted * 3 // 2, 2))
-            grown = np.zeros((wanted * 3 // 2, 3), np.int64)
-            grown[: self.queue_count] = self.queues[: self.queue_count]
-            self.queues = grown
-        if wanted * 2 > len(self.heads):
-            self._index(1 << int(wanted * 2).bit_length())
+        """Make room for that many rows, and for their queues."""
+        if len(self.keys) > len(self.queues):
+            self.queues = grown(self.queues, len(self.queues), len(self.keys) * 3 // 2)
         if self.node_count + count > len(self.nodes):
-            live = int(self.queues[: self.queue_count, 2].sum())
+            live = int(self.queues[:, 2].sum())
             packed = np.empty(((live + count) * 3 // 2, 2), np.int64)
-            self.node_count = pack_queues(self.queues, self.queue_count, self.nodes, packed)
+            self.node_count = pack_queues(self.queues, len(self.keys), self.nodes, packed)
             self.nodes = packed
-
-    def _index(self, slots: int) -> None:
-        self.heads = np.full(slots, -1, np.int32)
-        held = self.keys[: self.queue_count].copy()
-        find_queues(held, self.keys, self.heads, 0)
 
     def renumber(self, places: Vector, base: int) -> None:
         """Follow a row store that has numbered its rows anew."""
@@ -111,7 +100,7 @@ class PartitionedRowsWindowState:
     @property
     def nbytes(self) -> int:
         """Return the memory held."""
-        return int(self.keys.nbytes + self.queues.nbytes + self.heads.nbytes + self.nodes.nbytes)
+        return int(self.keys.nbytes + self.queues.nbytes + self.nodes.nbytes)
 
 
 def moved(rows: Vector, places: Vector, base: int) -> Vector:

@@ -1,0 +1,66 @@
+"""Ends: when the tuples that an operator has counted are over, and what to take off then."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from midstream.kernels.arrays import Mask, Matrix, Vector
+from midstream.kernels.groups import BLOCK, TAKEN, enter_ends, keep_ends, take_ends
+from midstream.operators.hopping.tuples import FOREVER, Tuples
+from midstream.operators.source.tape import grown
+
+
+class Ends:
+    """Tuples that will end: slot, sign and some columns of each.
+
+    A tuple that goes before its time leaves two entries that cancel each other at its end. Places of entries that were
+    taken out are used again when they are half of all.
+    """
+
+    def __init__(self, columns: Sequence[int] = ()) -> None:
+        self._columns = np.array(columns, np.int64)
+        self._count = self._taken = 0
+        self._until = np.empty(16, np.int64)
+        self._least = np.empty(1, np.int64)
+        """The least end of each block of entries."""
+        self._entries = np.empty((16, 2 + len(columns)), np.int64)
+
+    @property
+    def tuples(self) -> int:
+        """Return how many entries are held."""
+        return self._count - self._taken
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return self._until.nbytes + self._least.nbytes + self._entries.nbytes
+
+    def add(self, slots: Vector, tuples: Tuples) -> None:
+        """Note tuples, but those that time alone does not end."""
+        assert tuples.signs is not None, "a delta"
+        need = self._count + len(tuples)
+        if need > len(self._until):
+            size = max(need, 3 * len(self._until) // 2)
+            self._until = grown(self._until, self._count, size)
+            self._entries = grown(self._entries, self._count, size)
+            self._least = grown(self._least, len(self._least), size // BLOCK + 1)
+        self._count = enter_ends(
+            self._until, self._entries, self._least, self._count,
+            slots, tuples.until, tuples.signs, tuples.rows, self._columns, FOREVER,
+        )  # fmt: skip
+
+    def take(self, now_us: int) -> tuple[Vector, Vector, Matrix]:
+        """Take out what is over; return slots, signs and columns."""
+        found = take_ends(self._until, self._entries, self._least, self._count, now_us)
+        self._taken += len(found[0])
+        if 2 * self._taken > self._count:
+            self._count, self._taken = keep_ends(self._until, self._entries, self._least, self._count), 0
+        return found
+
+    def mark(self, used: Mask) -> None:
+        """Mark the slots that are mentioned."""
+        used[self._entries[: self._count, 0][self._until[: self._count] != TAKEN]] = True
+
+    def renumber(self, numbers: Vector) -> None:
+        """Follow the slots to their new numbers."""
+        self._entries[: self._count, 0] = numbers[self._entries[: self._count, 0]]
