@@ -181,6 +181,31 @@ def test_a_state_stays_incomplete_through_another_transition() -> None:
     assert [r.state for r in runtime.records()] == ["superseded", "running"]
 
 
+def test_the_first_row_after_a_position_is_not_lost_when_the_next_plan_asks_by_another_key() -> None:
+    """(a b) is completed by the key of c, then of d: what it holds since the first position goes on."""
+    columns = {"a": ["k", "x"], "b": ["k", "y"], "c": ["x"], "d": ["y"]}
+    rows = {
+        "a": [(0, 1, 7)],
+        "b": [(SECOND // 2, 2, 8), (SECOND, 1, 9)],  # the second one is the first row after the first position
+        "c": [(3 * SECOND, 7)],
+        "d": [(4 * SECOND, 9)],
+    }
+    engine = ms.Engine()
+    for name, lines in rows.items():
+        values = [pa.array(column) for column in zip(*lines, strict=True)]
+        engine.stream(name, pa.table(values, names=["ts", *columns[name]]), time="ts")
+    windows = ", ".join(f"{n} [RANGE 10 SECONDS]" for n in rows)
+    query = engine.query(f"SELECT a.k FROM {windows} WHERE a.k = b.k AND a.x = c.x AND b.y = d.y", plan="(((a c) b) d)")
+    run = query.start(paused=True).advance(SECOND)
+    run.migrate("(((a b) c) d)", "just-in-time")
+    run.advance(2 * SECOND)
+    run.migrate("(((a b) d) c)", "just-in-time")
+    run.finish()
+    assert run.migrations()[0]["state"] == "superseded"
+    assert run.table().column("_time").to_pylist() == [4 * SECOND]
+    assert run.table() == query.start().table()
+
+
 def test_counters_of_the_three_cases() -> None:
     case = case_of("rstu", keys=9, rows=30)
     case.outputs = [("k", "r.k")]
