@@ -41,14 +41,26 @@ from midstream.plan.plan import Plan
 
 @dataclass
 class Left:
-    """What a micro-batch brought: what leaves, and its sums over buckets and rounds."""
+    """What a micro-batch brought: what leaves, and what buckets report of it."""
 
     departures: list[Departure] = field(default_factory=list)
-    reports: list[dict[str, Any]] = field(default_factory=list)
-    """What each bucket reports of the last round."""
-    summary: BatchSummary = field(default_factory=BatchSummary)
+    rounds: list[list[dict[str, Any]]] = field(default_factory=list)
+    """What each bucket reports of each round."""
     delay_us: int = 0
     """The longest that results were held back, in event time."""
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """Return what each bucket reports of the last round."""
+        return self.rounds[-1]
+
+    @property
+    def summary(self) -> BatchSummary:
+        """Return the sums over buckets and rounds."""
+        whole = BatchSummary()
+        for reports in self.rounds:
+            whole = total(reports).after(whole)
+        return whole
 
 
 class QueryHost:
@@ -190,14 +202,11 @@ class QueryHost:
     def _meet(self, outputs: list[BucketOutput], last: bool, left: Left) -> None:
         left.departures += self.merger.on_batch(outputs, everything=last)
         left.delay_us = max(left.delay_us, self.merger.delay_us)
-        again, left.reports = bool(left.reports), [output.report for output in outputs]
-        summary = total(left.reports)
-        self.records.see(summary.migrations)
-        if summary.migrations:
-            self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
-        if again:
-            summary.add_earlier(left.summary)
-        left.summary = summary
+        left.rounds.append([output.report for output in outputs])
+        migrations = over_all_buckets([report["migrations"] for report in left.reports])
+        if migrations:
+            self.records.see(migrations)
+            self.records.watch(migrations, [item for output in outputs for item in output.leaving])
 
     def _packed(self, rows: Mapping[str, Rows], end_us: int) -> list[Packed]:
         """Return what each bucket gets of the rows of all streams."""

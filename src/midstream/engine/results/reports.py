@@ -1,7 +1,7 @@
 """Reports: what each bucket reports of each micro-batch, as plain values, and their sum."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.migrate.record import MigrationRecord, over_buckets
@@ -39,12 +39,11 @@ class BatchSummary:
     row: str = ""
     """The control row that has the plan that runs, where there is one."""
 
-    def add_earlier(self, earlier: "BatchSummary") -> None:
-        """Add the sums of the rounds of a micro-batch before this one."""
-        for name in SUMMED:
-            setattr(self, name, getattr(self, name) + getattr(earlier, name))
-        self.phase = self.phase if earlier.phase == "steady" else earlier.phase
-        self.migrations = [*earlier.migrations, *self.migrations]
+    def after(self, earlier: "BatchSummary") -> "BatchSummary":
+        """Return the sums of this round of a micro-batch and those before it."""
+        sums = {name: getattr(self, name) + getattr(earlier, name) for name in SUMMED}
+        phase = self.phase if earlier.phase == "steady" else earlier.phase
+        return replace(self, **sums, phase=phase, migrations=[*earlier.migrations, *self.migrations])
 
 
 SUMMED = ("rows_in", "rows_out", "late", "predicate_evaluations", "hops", "flips")
