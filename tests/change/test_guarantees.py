@@ -15,7 +15,7 @@ from midstream.change.recommend import WORDS, recommend
 from midstream.change.schema import schema_change
 from midstream.change.span import spans
 from midstream.lang.sql import parse_query
-from midstream.local.replay import make_plan, plan_any
+from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
@@ -436,16 +436,16 @@ DELTAS = "SELECT COUNT(*) AS total FROM s [RANGE 3 SECONDS] HOP BY 2 SECONDS EMI
 
 
 def test_the_span_of_a_hop_is_that_of_its_windows() -> None:
-    assert str(spans(plan_any(parse_query(HOPS, CATALOG)))) == "10 seconds and 30 rows of r"
-    found = spans(plan_any(parse_query(DELTAS, CATALOG)))
+    assert str(spans(make_plan(parse_query(HOPS, CATALOG)))) == "10 seconds and 30 rows of r"
+    found = spans(make_plan(parse_query(DELTAS, CATALOG)))
     assert (found.us, found.drain, found.at_once) == (3_000_000, "3 seconds", False)
-    keyed = plan_any(parse_query("SELECT k FROM s [ROWS 2 PARTITION BY k] HOP BY 1 SECOND", CATALOG))
+    keyed = make_plan(parse_query("SELECT k FROM s [ROWS 2 PARTITION BY k] HOP BY 1 SECOND", CATALOG))
     assert "which may be never" in (spans(keyed).endless or "")
 
 
 @pytest.mark.parametrize(("old", "new"), [(HOPS, DELTAS), (DELTAS, JOIN), (JOIN, HOPS), (rows_sum(3), DELTAS)])
 def test_with_hops_no_more_is_promised_than_in_general(old: str, new: str) -> None:
-    plans = [plan_any(parse_query(sql, CATALOG)) for sql in (old, new)]
+    plans = [make_plan(parse_query(sql, CATALOG)) for sql in (old, new)]
     for label, found in guarantees(*plans).items():
         assert not found.refused
         for name in SAFETY:
@@ -453,7 +453,7 @@ def test_with_hops_no_more_is_promised_than_in_general(old: str, new: str) -> No
 
 
 def test_a_hopping_query_answers_at_the_next_hop() -> None:
-    old, new = (plan_any(parse_query(sql, CATALOG)) for sql in (HOPS, DELTAS))
+    old, new = (make_plan(parse_query(sql, CATALOG)) for sql in (HOPS, DELTAS))
     known = Statistics(rows_per_s={"s": 10.0, "r": 2.0})
     timing = forecast_change(old, new, known, known).timings["drain/stream"]
     assert (timing.old_gone_s, timing.first_answer_s) == (15.0, 2.0)

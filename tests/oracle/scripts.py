@@ -20,7 +20,7 @@ import midstream as ms
 from midstream.change.request import ChangeRequest
 from midstream.lang.sql import parse_query
 from midstream.local.loop import Loop, output_schema
-from midstream.local.replay import Host, plan_any
+from midstream.local.replay import Host, make_plan
 from midstream.local.report import Report
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
@@ -157,7 +157,7 @@ def _change(seed: int, method: str) -> Script:
         streams.append(recorded_table(name, table, "ts", 0))
     catalog = [s.schema for s in streams]
     first, *later = (
-        plan_any(parse_query(query.sql, catalog), None, "auto", tuple(streams))
+        make_plan(parse_query(query.sql, catalog), None, "auto", tuple(streams))
         for query in (case.first, *(c.query for c in case.changes))
     )
     schedule = []

@@ -18,8 +18,10 @@ from midstream.app.asking import LOOK_S, CheckpointFolder, WaitSeconds, ended, f
 from midstream.app.changes import guarantee_lines, print_changes
 from midstream.app.show import wide_console
 from midstream.app.status import reached, under_way
+from midstream.change.record import OPEN
+from midstream.change.request import CONTROLS, METHODS, ChangeRequest, ControlRequest
 from midstream.engine.control.controls import CHANGE, CONTROL
-from midstream.local.changes import CONTROLS, METHODS, OPEN, ChangeRequest, ControlRequest, query_text
+from midstream.local.changes import query_text
 from midstream.model.errors import MidstreamError
 from midstream.model.time import format_instant
 from midstream.spark.available import require_pyspark

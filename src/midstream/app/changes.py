@@ -7,7 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from midstream.local.changes import Cell, ChangeForecast, Guarantees
+from midstream.change.forecast import ChangeForecast
+from midstream.change.guarantees import Cell, Guarantees
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 

@@ -14,14 +14,14 @@ from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
 from midstream.app.replay import replay
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
+from midstream.change.recommend import read_matters
 from midstream.engine.planning.constants import save_constants
 from midstream.local.calibrate import calibrate
-from midstream.local.changes import explain_change, labels_of, plan_change, read_matters
-from midstream.local.expected_cost import explain_cost
-from midstream.local.explain import explain_plan
-from midstream.local.migrations import MigrationRequest, explain_migration
-from midstream.local.replay import plan_any, prepare
+from midstream.local.changes import explain_change, labels_of, plan_change
+from midstream.local.explain import explain_migration, explain_plan
+from midstream.local.replay import make_plan, prepare
 from midstream.local.scenario import read_scenario
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 
 app = typer.Typer(
@@ -113,31 +113,23 @@ def explain_command(
             raise MidstreamError(f"{option} goes with --change")
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
-    chosen = plan_any(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
-    if chosen.query.hop_us is not None and change is None:
-        if strategy is not None and migrate is None:
-            raise MidstreamError("--strategy goes with --migrate")
-        asked_for = MigrationRequest.of(migrate, strategy) if migrate is not None else None
-        print(explain_plan(chosen, rehearsal.streams, asked_for))
-        return
-    if migrate is not None:
-        target, forecast = explain_migration(chosen, MigrationRequest.of(migrate, strategy), rehearsal.streams)
-        print_forecast(wide_console(), chosen, target, forecast)
-        return
-    if strategy is not None:
+    chosen = make_plan(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
+    if strategy is not None and migrate is None:
         raise MidstreamError("--strategy goes with --migrate")
-    if change is not None:
+    if migrate is not None:
+        asked_for = MigrationRequest.of(migrate, strategy)
+        text, target, forecast = explain_migration(chosen, asked_for, rehearsal.streams)
+        if forecast is None:
+            print(text)
+        else:
+            print_forecast(wide_console(), chosen, target, forecast)
+    elif change is not None:
         asked = labels_of(method, in_order)
         after = plan_change(change, rehearsal)
         expected = explain_change(chosen, after, rehearsal.streams, read_matters(matters or ""))
         print_change_forecast(wide_console(), chosen, after, expected, asked)
-        return
-    print(chosen.explain())
-    if read.buckets > 1:
-        used = 1 if chosen.partitioning.one_bucket else read.buckets
-        print(f"  {used} of the {read.buckets} buckets asked for" if used == 1 else f"  {used} buckets")
-    for line in explain_cost(chosen, rehearsal.streams):
-        print(line)
+    else:
+        print(explain_plan(chosen, rehearsal.streams, buckets=read.buckets))
 
 
 @app.command("bench")

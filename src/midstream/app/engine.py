@@ -20,14 +20,14 @@ from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
-from midstream.local.explain import explain_plan
+from midstream.local.explain import explain_migration, explain_plan
 from midstream.local.loop import Loop, RunningLoop
-from midstream.local.migrations import MigrationRequest, explain_migration
-from midstream.local.replay import plan_any
+from midstream.local.replay import make_plan
 from midstream.local.report import Report
 from midstream.local.resume import resume
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError
 from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
@@ -98,8 +98,8 @@ class Engine:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
         streams = tuple(self._streams.values())
         if isinstance(query, str):
-            return plan_any(parse_query(query, catalog, self._aggregates), plan, join, streams)
-        return plan_any(query.bind(catalog, self._aggregates), plan, join, streams)
+            return make_plan(parse_query(query, catalog, self._aggregates), plan, join, streams)
+        return make_plan(query.bind(catalog, self._aggregates), plan, join, streams)
 
 
 @dataclass(frozen=True)
@@ -377,11 +377,10 @@ class Run:
 
     def explain(self, migrate: str | None = None) -> str:
         """Return the plan that runs as people read it; with `migrate` what going to that plan would find and cost."""
-        if migrate is None or self.plan.query.hop_us is not None:
-            asked = MigrationRequest.of(migrate) if migrate is not None else None
-            return explain_plan(self.plan, self.query.streams, asked, self._running.host.statistics())
-        _, forecast = explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams)
-        return str(forecast)
+        known = self._running.host.statistics()
+        if migrate is None:
+            return explain_plan(self.plan, self.query.streams, known)
+        return explain_migration(self.plan, MigrationRequest.of(migrate), self.query.streams, known)[0]
 
     def status(self) -> dict[str, Any]:
         """Return where the run stands, as plain values."""

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from midstream.local.migrations import MigrationForecast
+from midstream.local.explain import MigrationForecast
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 from midstream.spark.rates import Stretch

@@ -19,7 +19,7 @@ from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.engine.control.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.plans import check_hop_request
-from midstream.local.migrations import STRATEGIES, MigrationRequest
+from midstream.migrate.request import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.spec import parse_spec
 from midstream.plan.tree import parse_tree

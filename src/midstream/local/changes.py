@@ -1,26 +1,18 @@
-"""Changes as the command line and the engine speak of them: requests, and what is known before anything happens."""
+"""Changes as the command line speaks of them: the new query, and what is known before anything happens."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from midstream.change.forecast import ChangeForecast, Timing, forecast_change
-from midstream.change.guarantees import FIG_10, LABELS, Cell, Guarantees
-from midstream.change.recommend import read_matters
-from midstream.change.record import OPEN
-from midstream.change.request import CONTROLS, DRAIN, METHODS, ORDERS, ChangeRequest, ControlRequest
+from midstream.change.forecast import ChangeForecast, forecast_change
+from midstream.change.guarantees import LABELS
+from midstream.change.request import DRAIN, ORDERS, ChangeRequest
 from midstream.lang.sql import parse_query
-from midstream.local.replay import Rehearsal, plan_any
+from midstream.local.replay import Rehearsal, make_plan
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
 from midstream.model.errors import MidstreamError
 from midstream.model.statistics import Statistics
 from midstream.plan.plan import Plan
-
-__all__ = [
-    "CONTROLS", "FIG_10", "LABELS", "METHODS", "OPEN", "ORDERS", "Cell", "ChangeForecast", "ChangeRequest",
-    "ControlRequest", "Guarantees", "Timing",
-    "explain_change", "labels_of", "plan_change", "query_text", "read_matters",
-]  # fmt: skip
 
 
 def query_text(query: str) -> tuple[str, str]:
@@ -42,7 +34,7 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
     catalog = [s.schema for s in rehearsal.streams]
     try:
         asked = parse_query(text, catalog, rehearsal.aggregates)
-        return plan_any(asked, streams=rehearsal.streams)
+        return make_plan(asked, streams=rehearsal.streams)
     except MidstreamError as error:
         raise MidstreamError(f"{name}: {error}") from error
 

@@ -1,9 +1,10 @@
-"""Explain plans of hopping queries: every operator with its mode, and what it would cost in each."""
+"""Explain plans and migrations; of hopping queries every operator with its mode, and what it would cost in each."""
 
 from collections.abc import Sequence
 
 from midstream.engine.planning.constants import load_constants
 from midstream.engine.planning.plans import migrated
+from midstream.engine.run.family import family_of
 from midstream.local.expected_cost import explain_cost
 from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
@@ -13,6 +14,7 @@ from midstream.model.time import format_duration
 from midstream.optimize.hopping.choose import costs
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
+from midstream.optimize.migration_cost import MigrationForecast, forecast
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -32,30 +34,52 @@ from midstream.plan.algebra import (
 from midstream.plan.expr import Expr
 from midstream.plan.modes import MODES
 from midstream.plan.plan import Plan
-from midstream.plan.query import DELTA
+from midstream.plan.query import DELTA, HOP
+
+__all__ = ["MigrationForecast", "explain_migration", "explain_plan"]
 
 
 def explain_plan(
-    plan: Plan,
-    streams: Sequence[RecordedStream] = (),
-    migrate: MigrationRequest | None = None,
-    statistics: Statistics | None = None,
+    plan: Plan, streams: Sequence[RecordedStream] = (), statistics: Statistics | None = None, buckets: int = 1
 ) -> str:
-    """Return a plan as people read it; of a hopping plan also what going on with another would mean.
+    """Return a plan as people read it, for so many buckets.
 
     Costs are from the statistics of a running query, or else from the first rows of recorded streams.
     """
-    if plan.query.hop_us is None:
-        return "\n".join([plan.explain(), *explain_cost(plan, streams)])
-    if statistics is None:
-        statistics = gather(plan.query, streams) or Statistics()
-    constants = load_constants()
-    if migrate is not None:
-        return explain_hop_migration(plan, migrated(plan, migrate, statistics), statistics, constants)
-    return explain_hopping(plan, statistics, constants)
+    if plan.query.when == HOP:
+        lines, expected = [_explain_hopping(plan, _known(plan, streams, statistics), load_constants())], []
+    else:
+        lines, expected = [plan.explain()], explain_cost(plan, streams)
+    if buckets > 1:
+        one = plan.partitioning.one_bucket
+        lines.append(f"  1 of the {buckets} buckets asked for" if one else f"  {buckets} buckets")
+    return "\n".join([*lines, *expected])
 
 
-def explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -> str:
+def explain_migration(
+    plan: Plan,
+    request: MigrationRequest,
+    streams: Sequence[RecordedStream] = (),
+    statistics: Statistics | None = None,
+) -> tuple[str, Plan, MigrationForecast | None]:
+    """Say what a migration would find and cost, before anything happens.
+
+    Return that as people read it, the plan it would go to, and a forecast of its strategies where there are several.
+    """
+    if family_of(plan).chosen_by_cost:
+        known = _known(plan, streams, statistics)
+        target = migrated(plan, request, known)
+        return _explain_hop_migration(plan, target, known, load_constants()), target, None
+    target = request.target(plan)
+    found = forecast(plan, target, gather(plan.query, streams) or Statistics(), request.checked(plan).strategy)
+    return str(found), target, found
+
+
+def _known(plan: Plan, streams: Sequence[RecordedStream], statistics: Statistics | None) -> Statistics:
+    return statistics or gather(plan.query, streams) or Statistics()
+
+
+def _explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -> str:
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
     query = plan.query
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
@@ -126,8 +150,8 @@ def _all(conjuncts: Sequence[Expr]) -> str:
     return " AND ".join(map(str, conjuncts))
 
 
-def explain_hop_migration(running: Plan, target: Plan, statistics: Statistics, constants: Constants) -> str:
-    """Say what going on with another plan would find and cost, before anything happens."""
+def _explain_hop_migration(running: Plan, target: Plan, statistics: Statistics, constants: Constants) -> str:
+    """Say what going on with another plan at a hop would find and cost."""
     held = {rel for rel, mode in _operators(running) if mode[0] == "D"}
     lines = [f"From {running}", f"To   {target}"]
     if running == target:

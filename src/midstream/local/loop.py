@@ -13,17 +13,17 @@ from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner
-from midstream.engine.planning.plans import migrated
 from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows, one_array
 from midstream.engine.run.contract import Framework
+from midstream.engine.run.family import family_of
 from midstream.local.arrivals import StreamReader
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, StreamRows
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError, PlanError
+from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import check_framework
 from midstream.plan.aggregates import UserAggregate
@@ -54,10 +54,7 @@ class Loop:
     """Aggregates of the user that later versions may call."""
 
     def __post_init__(self) -> None:
-        if self.plan.query.hop_us is None:
-            check_framework(self.plan, self.framework)
-        elif self.framework != "tree":
-            raise PlanError(f"a hopping query runs as a tree, not as {self.framework}")
+        check_framework(self.plan, self.framework)
         if self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
@@ -212,7 +209,7 @@ class RunningLoop:
 
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
-        check_migration(self.host.plan, request)
+        family_of(self.host.plan).migrated(self.host.plan, request)
         self._emit(self.host.migrate_now(request, request.identity, self._now_us(False)))
         self._commit()
 
@@ -338,14 +335,6 @@ class RunningLoop:
 
 def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callable[[StreamRows], None] | None:
     return None if on_late is None else lambda rows: on_late(name, rows)
-
-
-def check_migration(running: Plan, request: MigrationRequest) -> None:
-    """Refuse a migration that the running plan cannot make."""
-    if running.query.hop_us is not None:
-        migrated(running, request)
-    else:
-        request.checked(running)
 
 
 def columns_used(stream: str, plans: Sequence[Plan]) -> set[str] | None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
-from midstream.engine.planning.plans import migrated, plan_hopping
+from midstream.engine.planning.plans import plan_hopping
 from midstream.engine.results.schema import output_schema
+from midstream.engine.run.family import family_of
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
 from midstream.local.late import LateFile
@@ -28,32 +29,28 @@ from midstream.optimize.order_joins import can_choose, order_joins
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
-from midstream.plan.query import Query
+from midstream.plan.query import HOP, Query
 from midstream.plan.tree import parse_tree
 
 
-def plan_any(
+def make_plan(
     query: Query, order: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
 ) -> Plan:
-    """Plan a query as asked: a join order; of a hopping query its shape, modes and working, from its recorded rows."""
-    if query.hop_us is not None:
+    """Plan a query as asked, or the cheapest way by the first rows of recorded streams.
+
+    `order` is a join order; of a hopping query its shape, modes and working.
+    """
+    if join not in JOINS:
+        raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
+    if query.when == HOP:
         if join != "auto":
             raise PlanError(
                 f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
             )
         return plan_hopping(query, order, gather(query, streams))
-    return make_plan(query, order, join, streams)
-
-
-def make_plan(
-    query: Query, tree: str | None = None, join: str = "auto", streams: Sequence[RecordedStream] = ()
-) -> Plan:
-    """Plan a query with the given join order, or the cheapest by the first rows of recorded streams."""
-    if join not in JOINS:
-        raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
     method = cast(MethodChoice, join)
-    if tree is not None:
-        return ordered_plan(query, parse_tree(tree, query.aliases), method)
+    if order is not None:
+        return ordered_plan(query, parse_tree(order, query.aliases), method)
     statistics = gather(query, streams) if can_choose(query) else None
     return ordered_plan(query, order_joins(query, statistics, method), method)
 
@@ -81,18 +78,18 @@ def prepare(scenario: Scenario) -> Rehearsal:
     streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
-    plan = plan_any(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
+    plan = make_plan(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)
     _check_run(plan, scenario)
     versions: list[Plan] = []
     running = plan
     for request in scenario.schedule:
         try:
             if isinstance(request, MigrationRequest):
-                running = _migrated(running, request)
+                running = family_of(running).migrated(running, request)
             elif isinstance(request, ChangeRequest):
                 asked = parse_query(request.sql, catalog, aggregates)
-                after = plan_any(asked, request.plan, request.join, streams)
-                check_runs_as(after, scenario.framework)
+                after = make_plan(asked, request.plan, request.join, streams)
+                check_framework(after, scenario.framework)
                 check_change(running, after, request)
                 versions.append(after)
                 running = after
@@ -106,29 +103,11 @@ def prepare(scenario: Scenario) -> Rehearsal:
 
 def _check_run(plan: Plan, scenario: Scenario) -> None:
     """Refuse what [run] asks of a query that it cannot do."""
-    if plan.query.hop_us is None and scenario.adapt is not None:
-        raise PlanError(f"scenario {scenario.path}: [run] adapt is for hopping queries (HOP BY)")
     try:
         adaptation_of(scenario.adapt, plan)
     except MidstreamError as error:
         raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
-    check_runs_as(plan, scenario.framework)
-
-
-def check_runs_as(plan: Plan, framework: str) -> None:
-    """Refuse a framework that does not run a plan."""
-    if plan.query.hop_us is None:
-        check_framework(plan, framework)
-    elif framework != "tree":
-        raise PlanError(f"a hopping query runs as a tree, not as {framework}")
-
-
-def _migrated(running: Plan, request: MigrationRequest) -> Plan:
-    """Return the plan after a migration, as far as it is known; refuse one that cannot be."""
-    if running.query.hop_us is not None:
-        return migrated(running, request)
-    request.checked(running)
-    return running
+    check_framework(plan, scenario.framework)
 
 
 OnLate = Callable[[str, StreamRows], None]

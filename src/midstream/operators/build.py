@@ -14,6 +14,7 @@ from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
+from midstream.plan.query import HOP
 
 TREE, STAIRS, CACQ = "tree", "stairs", "cacq"
 """The execution frameworks: of join trees, by either name, and of eddies."""
@@ -36,6 +37,8 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
 
 
 def check_framework(plan: Plan, framework: str) -> None:
-    """Refuse to run a difference in a framework that has joins only."""
+    """Refuse to run a difference, or a hopping query, in a framework that has sliding joins only."""
+    if plan.query.when == HOP and framework != TREE:
+        raise PlanError(f"a hopping query runs as a tree, not as {framework}")
     if plan.query.takes_back and framework != TREE:
         raise PlanError(f'framework = "{framework}" is for joins; a difference runs with framework = "{TREE}"')

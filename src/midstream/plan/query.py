@@ -132,6 +132,11 @@ class Query:
         return self.emit == CHANGES
 
     @property
+    def joint(self) -> bool:
+        """Tell whether an answer is of all buckets together, at a time: no row of it leaves, or ends, by itself."""
+        return self.when == HOP
+
+    @property
     def output_schema(self) -> pa.Schema:
         """Return the select list and the columns that the system adds to it."""
         added = ["_time", "_version", *(["_hop"] if self.when == HOP else []), *(["_sign"] if self.signed else [])]

@@ -10,7 +10,7 @@ from midstream.change.request import DRAIN, ChangeRequest
 from midstream.change.schema import schema_change
 from midstream.engine.control.controls import CHANGE
 from midstream.lang.sql import parse_query
-from midstream.local.replay import plan_any
+from midstream.local.replay import make_plan
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.spark.checkpoint import Checkpoint
@@ -67,7 +67,7 @@ def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedCh
     except FileNotFoundError:
         raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
     query = parse_query(sql, catalog.streams, catalog.aggregates)
-    return _prepare(checkpoint, catalog, plan_any(query, request.plan, request.join), request)
+    return _prepare(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
 
 
 def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:

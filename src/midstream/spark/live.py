@@ -21,6 +21,7 @@ from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary
 from midstream.engine.results.schema import output_schema
 from midstream.engine.run.contract import RunSpec
+from midstream.engine.run.family import family_of
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.statistics import Statistics
@@ -92,7 +93,7 @@ class LiveQuery:
     def planner(self) -> Planner | None:
         """Return who plans the migrations of the newest version, where that is done here."""
         plan = self.plan()
-        if plan.query.hop_us is None:
+        if not family_of(plan).chosen_by_cost:
             return None
         if self.newest not in self._planners:
             log = self._checkpoint.controls

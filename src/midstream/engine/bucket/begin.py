@@ -21,7 +21,6 @@ from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
-from midstream.plan.query import CHANGES
 
 
 class Beginnings:
@@ -146,7 +145,7 @@ class Beginnings:
         state.next_version = max(state.next_version, number + 1)
         running, new = [plan_of(life.version) for life in self._control.alive], plan_of(number)
         audit = self._spec.audit if due.audit is None else due.audit
-        audit = audit and not any(plan.query.emit == CHANGES for plan in (*running, new))
+        audit = audit and not any(plan.query.takes_back for plan in (*running, new))
         before = running[-1] if running else plan_of(self._control.newest)
         columns = schema_change(columns_of(before), columns_of(new))
         self._control.change(due, number, at_us, audit)

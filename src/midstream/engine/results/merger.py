@@ -76,7 +76,7 @@ class ResultMerger:
     @property
     def meets(self) -> bool:
         """Return whether results must come here before they leave: versions change, or answers are of all buckets."""
-        return not self.quiet or any(self.plan_of(life.version).query.hop_us is not None for life in self.control.alive)
+        return not self.quiet or any(self.plan_of(life.version).query.joint for life in self.control.alive)
 
     @property
     def changed(self) -> bool:
@@ -203,7 +203,7 @@ class ResultMerger:
     def _comparable(self, version: int, results: list[Results]) -> list[Results]:
         """Return results that can be compared with answers at hops, where another version gives some."""
         query = self.plan_of(version).query
-        if query.hop_us is not None or all(self.plan_of(v).query.hop_us is None for v in self.control.lives):
+        if query.joint or not any(self.plan_of(v).query.joint for v in self.control.lives):
             return results
         return [_with_values(r, len(query.schema)) for r in results]
 
@@ -222,7 +222,7 @@ class ResultMerger:
 
     def _announce_drained(self, version: int, over_us: int) -> None:
         """Let buckets hear that a version is drained whose answers are of all of them; others know by themselves."""
-        if self.plan_of(abs(version)).query.hop_us is not None:
+        if self.plan_of(abs(version)).query.joint:
             self.control.decided.append(Element(DRAINED, version, over_us))
 
     def _departures(self, batches: Sequence[pa.RecordBatch], hops: Hops) -> list[Departure]:

@@ -8,7 +8,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -113,6 +113,8 @@ class VersionRun(ABC):
     """The control row that has the plan that runs; empty: it came otherwise."""
     drains_with_others: bool = False
     """Results are of all buckets together, so that a drain is over when it is over in all of them."""
+    chosen_by_cost: ClassVar[bool] = False
+    """Plans of migrations are chosen from what is known of the rows, once for all buckets."""
     planned_elsewhere: bool = False
     """Plans of migrations are made where buckets meet, and come in control rows."""
     held_elsewhere: Callable[[], list[Leaving]]
@@ -127,6 +129,11 @@ class VersionRun(ABC):
     @abstractmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "VersionRun":
         """Return a run whose states come from the rows in the windows, as they were up to a time."""
+
+    @classmethod
+    @abstractmethod
+    def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
+        """Return the plan a migration asks for, from the one that runs; refuse one that cannot be."""
 
     @classmethod  # noqa: B027 - most have none
     def load_kernels(cls, plan: Plan) -> None:

@@ -45,6 +45,7 @@ class HoppingRun(VersionRun):
     """An execution, the next hop, and the migrations to come."""
 
     drains_with_others = True
+    chosen_by_cost = True
 
     def __init__(
         self,
@@ -112,6 +113,11 @@ class HoppingRun(VersionRun):
             if before and last_us is not None:
                 execution.load(last_us)
         return HoppingRun(version, execution, remembered, spec)
+
+    @classmethod
+    def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
+        """Return the plan a migration asks for, chosen without knowing the rows."""
+        return migrated(running, request)
 
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""

@@ -88,6 +88,12 @@ class SlidingRun(VersionRun):
         return run
 
     @classmethod
+    def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
+        """Return the plan a migration asks for; refuse a strategy that the query does not allow."""
+        request.checked(running)
+        return request.target(running)
+
+    @classmethod
     def load_kernels(cls, plan: Plan) -> None:
         """Load what migrations of a plan will need, before one is asked for; once per process."""
         load_kernels(plan)
