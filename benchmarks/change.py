@@ -25,11 +25,10 @@ from benchmarks.workload import Workload, equi_join
 from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
-from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.sliding import SlidingRun
 from midstream.local.direct import DirectRun
-from midstream.local.sources import StreamRows
 from midstream.operators import build
 from midstream.plan.plan import Plan
 
@@ -63,7 +62,7 @@ WARM_UP_S, MEASURED_S, TURNS, ALLOWED = 20, 10, 11, 1.02
 LOCAL, AGAIN, VERSIONED = "operators alone", "operators alone again (noise)", "the engine"
 NO_OFFSETS, LINEAGE = "operators alone, no offsets kept", "operators alone, with lineage"
 
-Batch = dict[str, StreamRows]
+Batch = dict[str, Rows]
 Take = Callable[[Batch], Iterable[pa.RecordBatch]]
 
 
@@ -148,11 +147,11 @@ def as_before(plan: Plan, traced: bool = False) -> Take:
     aliases = {s.alias: s.stream.name for s in plan.query.sources}
     columns = {alias: plan.query.columns_of(alias) for alias in aliases}
 
-    def take(rows: dict[str, StreamRows]) -> Iterator[pa.RecordBatch]:
+    def take(rows: dict[str, Rows]) -> Iterator[pa.RecordBatch]:
         given = {}
         for alias, name in aliases.items():
             mine = rows[name]
-            held = {c: one_array(mine.rows.column(c)) for c in columns[alias]}
+            held = {c: mine.columns[c] for c in columns[alias]}
             given[alias] = Rows(mine.times, mine.offsets, held)
         last_us = max(int(r.times[-1]) for r in given.values() if len(r))
         run.begin_batch()
@@ -224,11 +223,8 @@ def overhead(workload: Workload, rows_per_batch: int, seed: int, joined: bool) -
 
 def cut(rows: Batch, size: int) -> list[Batch]:
     """Return rows in batches of so many rows per stream."""
-    count = max(len(r.times) for r in rows.values())
-    return [
-        {n: StreamRows(r.times[k : k + size], r.offsets[k : k + size], r.rows.slice(k, size)) for n, r in rows.items()}
-        for k in range(0, count, size)
-    ]
+    count = max(len(r) for r in rows.values())
+    return [{n: r.between(k, min(k + size, len(r))) for n, r in rows.items()} for k in range(0, count, size)]
 
 
 # Throughput ----------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from benchmarks.migration_parts.chain import EVEN, UNIFORM, Chain
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
+from midstream.engine.rows.rows import Rows
 from midstream.local.direct import DirectRun
-from midstream.local.sources import StreamRows
 from midstream.migrate.record import FINISHED
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
 
@@ -40,7 +40,7 @@ ALLOWED = {BEST: 1.15, WORST: 1.6}
 """Just-in-time as a multiple of no migration."""
 ALLOWED_NORMAL, ALLOWED_OF_CACQ = 1.03, 0.7
 
-Batches = list[dict[str, StreamRows]]
+Batches = list[dict[str, Rows]]
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.workload import Workload
+from midstream.engine.rows.rows import Rows
 from midstream.local.direct import DirectRun
-from midstream.local.sources import StreamRows
 from midstream.model.time import FOREVER_US
 from midstream.operators.sliding.tree import JoinTree
 
@@ -73,14 +73,13 @@ class Memory:
         self.window_rows = 0
         self.budget_bytes = 0
 
-    def look(self, runtime: DirectRun, rows: dict[str, StreamRows], now_us: int) -> None:
+    def look(self, runtime: DirectRun, rows: dict[str, Rows], now_us: int) -> None:
         """Count everything anew when the states hold more than ever before."""
         held = runtime.size().nbytes
         if held <= self.peak_bytes:
             return
-        arrow_row = sum(r.rows.nbytes + r.times.nbytes for r in rows.values()) / sum(
-            len(r.times) for r in rows.values()
-        )
+        held_bytes = sum(sum(c.nbytes for c in r.columns.values()) + r.times.nbytes for r in rows.values())
+        arrow_row = held_bytes / sum(len(r) for r in rows.values())
         self.peak_bytes, self.results, self.window_rows, budget = held, 0, 0, 0.0
         for pipeline in runtime.pipelines:
             assert isinstance(pipeline.execution, JoinTree), "these run join trees"

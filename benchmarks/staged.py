@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.workload import Workload
@@ -17,7 +18,7 @@ def write_batches(workload: Workload, folder: Path, batches: int, batch_s: int, 
         number = second // batch_s
         for name, mine in rows.items():
             file = folder / name / f"{number:05d}.parquet"
-            table = mine.rows.add_column(0, "ts", [mine.times])
+            table = pa.table({"ts": mine.times, **mine.columns})
             if second % batch_s == 0:
                 writers[name] = pq.ParquetWriter(file, table.schema)
             writers[name].write_table(table)

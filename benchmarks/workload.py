@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
-from midstream.local.sources import StreamRows
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 
@@ -49,7 +49,7 @@ class Workload:
         catalog = [StreamSchema(name, self.schema(), "ts") for name in self.names]
         return make_plan(parse_query(self.sql, catalog), self.plan, self.join)
 
-    def batches(self, seconds: int, seed: int) -> Iterator[dict[str, StreamRows]]:
+    def batches(self, seconds: int, seed: int) -> Iterator[dict[str, Rows]]:
         """Yield one second of event time after the other."""
         rng = np.random.default_rng(seed)
         n = self.rows_per_second
@@ -58,8 +58,8 @@ class Workload:
             for place, name in enumerate(self.names):
                 times = second * SECOND_US + np.sort(rng.integers(0, SECOND_US, n))
                 keys = self._keys(rng, n, first=place == 0)
-                table = pa.table({"k": keys, "v": rng.integers(0, self.payload_below, n)})
-                rows[name] = StreamRows(times, np.arange(second * n, (second + 1) * n), table)
+                columns = {"k": keys, "v": pa.array(rng.integers(0, self.payload_below, n))}
+                rows[name] = Rows(times, np.arange(second * n, (second + 1) * n), columns)
             yield rows
 
     def _keys(self, rng: np.random.Generator, n: int, first: bool) -> pa.Array:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
-from midstream.local.sources import StreamRows
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 
@@ -68,7 +68,7 @@ class Chain:
         """Return the plan in reverse order: all states of more than one stream are new."""
         return left_deep(self.names[::-1])
 
-    def batches(self, windows: int, seed: int) -> list[list[dict[str, StreamRows]]]:
+    def batches(self, windows: int, seed: int) -> list[list[dict[str, Rows]]]:
         """Return the micro-batches of so many windows, each window's apart."""
         rng = np.random.default_rng(seed)
         keys = [self._keys(rng, windows) for _ in self.names]
@@ -79,7 +79,7 @@ class Chain:
             return np.tile(rng.permutation(self.window_rows), windows)
         return rng.integers(0, self.key_count, windows * self.window_rows)
 
-    def _window(self, keys: list[npt.NDArray[np.int64]], first: int) -> list[dict[str, StreamRows]]:
+    def _window(self, keys: list[npt.NDArray[np.int64]], first: int) -> list[dict[str, Rows]]:
         rounds = max(1, self.batch_rows // len(self.names))
         batches = []
         for start in range(first, first + self.window_rows, rounds):
@@ -87,7 +87,7 @@ class Chain:
             batch = {}
             for place, name in enumerate(self.names):
                 times = numbers * ROUND_US + place * ROUND_US // len(self.names)
-                batch[name] = StreamRows(times, numbers, pa.table({"k": keys[place][numbers]}))
+                batch[name] = Rows(times, numbers, {"k": pa.array(keys[place][numbers])})
             batches.append(batch)
         return batches
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
-from midstream.local.sources import StreamRows
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
 
@@ -55,7 +55,7 @@ class Clique:
         catalog = [StreamSchema(x, schema, "ts") for x in self.names]
         return make_plan(parse_query(f"SELECT a.k AS k FROM {sources} WHERE {pairs}", catalog), tree, self.join)
 
-    def batches(self, seed: int) -> tuple[list[dict[str, StreamRows]], list[dict[str, StreamRows]]]:
+    def batches(self, seed: int) -> tuple[list[dict[str, Rows]], list[dict[str, Rows]]]:
         """Return the micro-batches of one second each: those before the change, those from then on."""
         rng = np.random.default_rng(seed)
         seconds = self.change_s + round(self.after_windows * self.window_s)
@@ -73,7 +73,7 @@ class Clique:
             batch = {}
             for name, (times, values) in rows.items():
                 start, stop = cuts[name][second], cuts[name][second + 1]
-                table = pa.table({"k": values[start:stop]})
-                batch[name] = StreamRows(times[start:stop], np.arange(start, stop), table)
+                columns = {"k": pa.array(values[start:stop])}
+                batch[name] = Rows(times[start:stop], np.arange(start, stop), columns)
             batches.append(batch)
         return batches[: self.change_s], batches[self.change_s :]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from midstream.engine.rows.rows import Rows
 from midstream.local.direct import DirectRun
-from midstream.local.sources import StreamRows
 from midstream.migrate.request import MigrationRequest
 from midstream.operators.snapshot import put_together, take_apart
 
@@ -29,7 +29,7 @@ class FrozenRun:
         return runtime
 
 
-def freeze_after(runtime: DirectRun, batches: Iterable[dict[str, StreamRows]]) -> FrozenRun:
+def freeze_after(runtime: DirectRun, batches: Iterable[dict[str, Rows]]) -> FrozenRun:
     """Run micro-batches and stop."""
     for rows in batches:
         for _ in runtime.on_rows(rows):

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.engine.rows.rows import Rows
 from midstream.local.arrivals import StreamReader
 from midstream.local.direct import DirectRun
-from midstream.local.sources import StreamRows, recorded_table
+from midstream.local.sources import recorded_table
 from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
@@ -16,7 +17,7 @@ from oracle.test_long_runs import draw_long_case
 from seeds import seeds
 
 
-def rows_between(case: Case, runtime: DirectRun, bounds: list[int]) -> list[dict[str, StreamRows]]:
+def rows_between(case: Case, runtime: DirectRun, bounds: list[int]) -> list[dict[str, Rows]]:
     """Cut the streams of a case at the given event times."""
     query = runtime.plan.query
     readers = {}

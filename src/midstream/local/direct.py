@@ -5,10 +5,9 @@ from typing import cast
 
 from midstream.engine.bucket.state import Due
 from midstream.engine.host import Left, QueryHost
-from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.sliding import SlidingRun
-from midstream.local.sources import StreamRows
 from midstream.migrate.migrator import Migrator
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
@@ -85,15 +84,11 @@ class DirectRun:
             total.add(run.size())
         return total
 
-    def on_rows(self, rows: dict[str, StreamRows]) -> Iterator[Results]:
+    def on_rows(self, rows: dict[str, Rows]) -> Iterator[Results]:
         """Take in the next rows of every stream; yield what leaves."""
-        given = {
-            n: Rows(r.times, r.offsets, {c: one_array(r.rows.column(c)) for c in r.rows.column_names})
-            for n, r in rows.items()
-        }
-        last = max((int(r.times[-1]) for r in given.values() if len(r)), default=None)
+        last = max((int(r.times[-1]) for r in rows.values() if len(r)), default=None)
         if last is not None:
-            yield from _results(self.host.on_rows(given, last + 1))
+            yield from _results(self.host.on_rows(rows, last + 1))
 
     def migrate(self, request: MigrationRequest, now_us: int) -> Iterator[Results]:
         """Migrate before the next row, at `now_us` or later; yield what was held back until now."""

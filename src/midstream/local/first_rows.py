@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.engine.rows.rows import in_order
 from midstream.local.sources import RecordedStream
 from midstream.plan.expr import Column
 
@@ -49,13 +50,11 @@ class FirstRows:
 
 def read_first(stream: RecordedStream, names: Sequence[str]) -> FirstRows:
     """Read the first rows of a stream with the given columns."""
-    times, tables, seen = [], [stream.empty(names)], 0
+    parts, seen = [stream.empty(names)], 0
     for chunk in stream.chunks(names):
-        times.append(chunk.times)
-        tables.append(chunk.rows)
-        seen += len(chunk.times)
+        parts.append(chunk)
+        seen += len(chunk)
         if seen >= FIRST_ROWS:
             break
-    together = np.concatenate(times) if times else np.empty(0, np.int64)
-    rows = FirstRows(together, pa.concat_tables(tables) if names else pa.table({"": pa.nulls(len(together))}))
-    return rows if (np.diff(together) >= 0).all() else rows.take(np.argsort(together, kind="stable"))
+    rows = in_order(parts)
+    return FirstRows(rows.times, pa.table(rows.columns or {"": pa.nulls(len(rows))}))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midstream.engine.rows.rows import Rows
 from midstream.local.sinks import PendingFile
-from midstream.local.sources import StreamRows, first_line
+from midstream.local.sources import first_line
 from midstream.model.errors import SinkError
 
 
@@ -20,14 +21,14 @@ class LateFile:
         self._file = PendingFile(path)
         self._parts: list[pa.Table] = []
 
-    def add(self, stream: str, late: StreamRows) -> None:
+    def add(self, stream: str, late: Rows) -> None:
         """Take late rows of one stream."""
-        part = pa.table({"_stream": pa.repeat(stream, len(late.times)), "_offset": late.offsets, "_time": late.times})
-        for name in late.rows.column_names:
+        part = pa.table({"_stream": pa.repeat(stream, len(late)), "_offset": late.offsets, "_time": late.times})
+        for name, column in late.columns.items():
             free = name
             while free in part.column_names:  # a stream may itself have a column called _time
                 free += "_1"
-            part = part.append_column(free, late.rows.column(name))
+            part = part.append_column(free, column)
         self._parts.append(part)
 
     def close(self) -> None:

@@ -14,14 +14,14 @@ from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner
 from midstream.engine.results.schema import output_schema
-from midstream.engine.rows.rows import Rows, one_array
+from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.family import family_of
 from midstream.local.arrivals import StreamReader
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import FileSink, Sink, TableSink
-from midstream.local.sources import RecordedStream, StreamRows
+from midstream.local.sources import RecordedStream
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
@@ -64,7 +64,7 @@ class Loop:
         self,
         sink: Sink,
         progress: Progress | None = None,
-        on_late: Callable[[str, StreamRows], None] | None = None,
+        on_late: Callable[[str, Rows], None] | None = None,
     ) -> Report:
         """Run until every stream has ended. The sink is written to, not committed."""
         running = self.start(sink, on_late)
@@ -79,11 +79,11 @@ class Loop:
         for before, plan, request in zip((self.plan, *self.versions), self.versions, changes, strict=False):
             check_change(before, plan, request)
 
-    def start(self, sink: Sink, on_late: Callable[[str, StreamRows], None] | None = None) -> "RunningLoop":
+    def start(self, sink: Sink, on_late: Callable[[str, Rows], None] | None = None) -> "RunningLoop":
         """Get ready to run, one micro-batch at a time."""
         return RunningLoop(self, sink, on_late)
 
-    def readers(self, on_late: Callable[[str, StreamRows], None] | None) -> dict[str, StreamReader]:
+    def readers(self, on_late: Callable[[str, Rows], None] | None) -> dict[str, StreamReader]:
         """Return a reader for each stream the query uses, in any of its versions, in declaration order."""
         readers = {}
         for stream in self.streams:
@@ -125,7 +125,7 @@ class RunningLoop:
         self,
         loop: Loop,
         sink: Sink,
-        on_late: Callable[[str, StreamRows], None] | None,
+        on_late: Callable[[str, Rows], None] | None,
         keeper: Keeper | None = None,
     ) -> None:
         self._started = time.perf_counter()
@@ -300,18 +300,14 @@ class RunningLoop:
         self.report.batches.append(batch)
         self.report.rows_in += batch.rows_in
 
-    def _batch(self, rows: dict[str, StreamRows], end: int) -> BatchReport | None:
+    def _batch(self, rows: dict[str, Rows], end: int) -> BatchReport | None:
         host = self.host
-        if not any(len(r.times) for r in rows.values()):
+        if not any(len(r) for r in rows.values()):
             host.read_us = end
             return None
         started = time.perf_counter()
         before = host.streams()
-        given = {
-            n: Rows(r.times, r.offsets, {c: one_array(r.rows.column(c)) for c in r.rows.column_names})
-            for n, r in rows.items()
-        }
-        left = host.on_rows(given, end)
+        left = host.on_rows(rows, end)
         rows_out = self._emit(left)
         if self._planner is not None:
             self._planner.on_batch(left.reports)
@@ -319,7 +315,7 @@ class RunningLoop:
         summary = left.summary
         return BatchReport(
             end=end,
-            rows_in=sum(len(r.times) for name, r in rows.items() if name in read),
+            rows_in=sum(len(r) for name, r in rows.items() if name in read),
             rows_out=rows_out,
             predicate_evaluations=summary.predicate_evaluations,
             state_tuples=summary.state_tuples,
@@ -333,7 +329,7 @@ class RunningLoop:
         )
 
 
-def _for(name: str, on_late: Callable[[str, StreamRows], None] | None) -> Callable[[StreamRows], None] | None:
+def _for(name: str, on_late: Callable[[str, Rows], None] | None) -> Callable[[Rows], None] | None:
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 

@@ -12,6 +12,7 @@ from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
 from midstream.engine.planning.plans import plan_hopping
 from midstream.engine.results.schema import output_schema
+from midstream.engine.rows.rows import Rows
 from midstream.engine.run.family import family_of
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
@@ -20,7 +21,7 @@ from midstream.local.loop import Loop, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
-from midstream.local.sources import RecordedStream, StreamRows, open_recorded
+from midstream.local.sources import RecordedStream, open_recorded
 from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
@@ -110,7 +111,7 @@ def _check_run(plan: Plan, scenario: Scenario) -> None:
     check_framework(plan, scenario.framework)
 
 
-OnLate = Callable[[str, StreamRows], None]
+OnLate = Callable[[str, Rows], None]
 Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
 """Runs a loop to its end; results go to the sink, which is not committed."""
 

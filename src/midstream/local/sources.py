@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from midstream.engine.rows.rows import Rows
 from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
 
 CHUNK_ROWS = 1 << 17
 TIME_LIMIT_US = 2**62
 """Event times lie below this and above its negative (the years -144000 to 148000), so that adding a window is exact."""
-
-
-@dataclass(frozen=True)
-class StreamRows:
-    """Rows of one stream: event time, offset (their place in the recording), and the columns asked for."""
-
-    times: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    rows: pa.Table
-
-
-Rows = dict[str, StreamRows]
-"""Rows of several streams, by name."""
-
-
-def split(rows: Rows, at_us: int) -> tuple[Rows, Rows]:
-    """Return the rows before a time, and those from it on."""
-    cuts = {name: int(np.searchsorted(r.times, at_us)) for name, r in rows.items()}
-    before = {
-        n: StreamRows(r.times[: cuts[n]], r.offsets[: cuts[n]], r.rows.slice(0, cuts[n])) for n, r in rows.items()
-    }
-    return before, {n: rows_from(r, cuts[n]) for n, r in rows.items()}
-
-
-def rows_from(rows: StreamRows, first: int) -> StreamRows:
-    """Return the rows from a place on."""
-    return rows if first == 0 else StreamRows(rows.times[first:], rows.offsets[first:], rows.rows.slice(first))
 
 
 class RecordedStream:
@@ -60,21 +33,24 @@ class RecordedStream:
         self.lateness_us = lateness_us
         self._data = data
 
-    def chunks(self, columns: Sequence[str]) -> Iterator[StreamRows]:
-        """Yield the rows in recorded order with the given columns, in the types queries use."""
+    def chunks(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows in recorded order with the given columns, in the types queries use.
+
+        The offset of a row is its place in the recording.
+        """
         wanted = list(dict.fromkeys([self.schema.time, *columns]))
         offset = 0
         for batch in self._batches(wanted):
             times = self._times(batch.column(self.schema.time), offset)
-            arrays = [self._held(name, batch.column(name)) for name in columns]
-            rows = pa.table(arrays, names=list(columns)) if columns else pa.table({})
+            held = {name: self._held(name, batch.column(name)) for name in columns}
             offsets = np.arange(offset, offset + len(times), dtype=np.int64)
             offset += len(times)
-            yield StreamRows(times, offsets, rows)
+            yield Rows(times, offsets, held)
 
-    def empty(self, columns: Sequence[str]) -> pa.Table:
+    def empty(self, columns: Sequence[str]) -> Rows:
         """Return no rows, with the given columns."""
-        return pa.schema([(name, self.schema.type_of(name)) for name in columns]).empty_table()
+        none = np.empty(0, np.int64)
+        return Rows(none, none, {name: pa.array([], self.schema.type_of(name)) for name in columns})
 
     def _batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         if isinstance(self._data, pa.Table):

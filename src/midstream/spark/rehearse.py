@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +30,12 @@ from midstream.engine.results.merger import ResultMerger
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
-from midstream.engine.rows.rows import OFFSET, TIME
+from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.local.arrivals import StreamReader
 from midstream.local.loop import Loop
 from midstream.local.report import BatchReport, Report
 from midstream.local.sinks import Sink
-from midstream.local.sources import StreamRows
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER
@@ -99,19 +97,18 @@ def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list
         end = (earliest // batch_us + 1) * batch_us
         rows = {name: reader.until(end) for name, reader in readers.items()}
         earliest = min(r.next_time() for r in readers.values())
-        if any(len(r.times) for r in rows.values()):
-            clock_us = max([clock_us, *(int(r.times[-1]) for r in rows.values() if len(r.times))])
+        if any(len(r) for r in rows.values()):
+            clock_us = max([clock_us, *(int(r.times[-1]) for r in rows.values() if len(r))])
             for place, mine in enumerate(rows.values()):
                 _stage_file(folder / "in" / f"stream{place}", len(batches), end, clock_us, earliest == FOREVER, mine)
-            batches.append(StagedBatch(end, sum(len(r.times) for r in rows.values())))
+            batches.append(StagedBatch(end, sum(len(r) for r in rows.values())))
     return batches
 
 
-def _stage_file(folder: Path, number: int, end: int, clock_us: int, last: bool, rows: StreamRows) -> None:
-    columns = {TIME: np.asarray(rows.times), OFFSET: np.asarray(rows.offsets)}
-    table = pa.table(columns)
-    for name in rows.rows.column_names:
-        table = table.append_column(name, rows.rows.column(name))
+def _stage_file(folder: Path, number: int, end: int, clock_us: int, last: bool, rows: Rows) -> None:
+    table = pa.table({TIME: rows.times, OFFSET: rows.offsets})
+    for name, column in rows.columns.items():
+        table = table.append_column(name, column)
     file = folder / f"{number:08d}.parquet"
     staged = {
         "high": pa.array([end], pa.int64()), "clock": pa.array([clock_us], pa.int64()), "last": pa.array([last]),
