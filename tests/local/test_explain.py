@@ -6,14 +6,14 @@ from lang.streams import CATALOG
 
 from midstream.lang.sql import parse_query
 from midstream.local.explain import explain_plan
-from midstream.local.replay import plan_any
+from midstream.local.replay import make_plan
 from midstream.model.statistics import Statistics
 from midstream.plan.modes import MODES
 
 
 def test_costs_stand_apart_however_large_they_are() -> None:
     query = parse_query("SELECT a.k FROM stock [ROWS 1] a, prices [ROWS 1] b WHERE a.k = b.k HOP BY 1 SECOND", CATALOG)
-    plan = plan_any(query)
+    plan = make_plan(query)
     for rows in (10.0, 1e6, 1e9, 1e12):
         known = Statistics(window_rows={"a": rows, "b": rows})
         lines = explain_plan(plan, statistics=known).splitlines()

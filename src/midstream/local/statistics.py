@@ -49,7 +49,11 @@ class _Gathering:
         self.filters: Mapping[str, Sequence[Expr]] = dict.fromkeys(query.aliases, ())
         self.members: dict[str, dict[int, Expr]] = {a: {} for a in query.aliases}
         self.conditions: dict[str, Expr] = {}
-        if query.when != HOP:
+        self.counted: dict[str, tuple[str, ...]] = dict.fromkeys(query.aliases, ())
+        """Columns whose different values are counted, whatever conditions say of them."""
+        if query.when == HOP:
+            self.counted = {a: query.columns_of(a) for a in query.aliases}
+        else:
             self._sort_conditions(classify(query))
 
     def _sort_conditions(self, predicates: Predicates) -> None:
@@ -78,21 +82,19 @@ class _Gathering:
             samples[alias] = sample = sample.take(np.flatnonzero(passed))
             for group, member in self.members[alias].items():
                 stats.values[group, alias] = _values(evaluate(member, len(sample), sample.column))
-            if self.query.when == HOP:
-                for name in rows.columns.column_names:
-                    stats.distinct[alias, name] = float(distinct_values(rows.columns.column(name)))
+            for name in self.counted[alias]:
+                stats.distinct[alias, name] = float(distinct_values(rows.columns.column(name)))
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
                 stats.selectivity[text] = _satisfied(condition, samples)
         return stats
 
     def _read(self, source: Source) -> FirstRows:
-        """Return the first rows of a stream in order of time, with the columns that conditions read."""
+        """Return the first rows of a stream in order of time, with the columns that are counted or in conditions."""
         alias = source.alias
-        if self.query.when == HOP:
-            return read_first(self.streams[alias], self.query.columns_of(alias))
         wanted = {c.name for e in self._read_by(alias) for c in columns(e) if c.alias == alias}
-        return read_first(self.streams[alias], sorted(wanted | {c.name for c in source.partition_by}))
+        names = wanted.union(self.counted[alias], (c.name for c in source.partition_by))
+        return read_first(self.streams[alias], sorted(names))
 
     def _read_by(self, alias: str) -> Iterable[Expr]:
         return (*self.filters[alias], *self.members[alias].values(), *self.conditions.values())
