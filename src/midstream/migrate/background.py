@@ -9,7 +9,6 @@ import numpy as np
 
 from midstream.migrate.characteristics import CharacteristicsTable, Region
 from midstream.migrate.match import Moment, live_entries
-from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import LATEST, ROWS, Matrix, in_order
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.tree import Step
@@ -33,15 +32,10 @@ class BackgroundState:
         self.done_to = self.before
         self.found: list[Matrix] = []
 
-    @property
-    def parts(self) -> Parts:
-        """Return the aliases of the state."""
-        return self.step.parts
-
     def advance(self, budget: int, moment: Moment) -> int:
         """Spend up to so many predicate evaluations; return what is left of them (0 when there is more to do)."""
         join, sources = self.step.join, self.step.join.sources
-        lacking = CharacteristicsTable({self.parts: self.regions})
+        lacking = CharacteristicsTable({self.step.parts: self.regions})
         sides = [live_entries(join, side, moment, self.done_to) for side in (LEFT, RIGHT)]
         latest = np.sort(np.concatenate([entries[:, LATEST] for entries in sides]))
         end = len(latest)

@@ -117,7 +117,7 @@ class TaskRun:
         before = len(self.table)
         if before:
             self.table.drop_expired(self.sources, now_us, seq)
-            if self.background is not None and self.background.parts not in self.table.regions:
+            if self.background is not None and self.background.step.parts not in self.table.regions:
                 self.background = None
             if len(self.table) != before:
                 self._follow_table()
@@ -143,7 +143,7 @@ class TaskRun:
 
     def _finish(self, background: BackgroundState, moment: Moment) -> None:
         """Add a computed state to the one at work, and move what the old joins answer for one step up."""
-        parts = background.parts
+        parts = background.step.parts
         above, side = next((s, k) for s in self.task.new for k, i in sides_of(s) if i.parts == parts)
         entries = background.entries()
         if len(entries):
@@ -169,7 +169,7 @@ class TaskRun:
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""
         self.table.renumber(change)
-        if self.background is not None and change.alias in self.background.parts:
+        if self.background is not None and change.alias in self.background.step.parts:
             self.background.renumber(change)
 
 

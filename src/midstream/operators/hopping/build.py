@@ -285,6 +285,3 @@ def split_keys(rel: Join | Anti) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
 
 def _read(exprs: Iterable[Expr]) -> list[Column]:
     return [c for e in exprs for c in columns(e)]
-
-
-__all__ = ["Fields", "Tree", "build", "open_windows", "origins", "split_keys", "window_columns"]
