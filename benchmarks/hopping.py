@@ -152,7 +152,7 @@ def feed(execution: HopExecution, tables: dict[str, pa.Table], start: int, end: 
         low, high = np.searchsorted(stamps, [start, end])
         part = table.slice(low, high - low).combine_chunks()
         columns = {n: part.column(n).combine_chunks() for n in part.column_names}
-        execution.add(source.alias, columns, stamps[low:high], np.arange(low, high))
+        execution.add(source.alias, columns, stamps[low:high], np.arange(low, high), end)
 
 
 # A million rows ------------------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def _run(
                 low, high = np.searchsorted(stamps, [start, end])
                 part = table.slice(low, high - low)
                 columns = {n: part.column(n).combine_chunks() for n in ("ts", "k", "v")}
-                execution.add(source.alias, columns, stamps[low:high], np.arange(low, high))
+                execution.add(source.alias, columns, stamps[low:high], np.arange(low, high), end)
             execution.close(end)
             node = execution.tree.nodes[plans[mode][1]]
             if not number:

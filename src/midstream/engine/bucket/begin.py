@@ -79,7 +79,8 @@ class Beginnings:
             asked = dict(control["migration"])
             try:
                 request = MigrationRequest(**{**asked, "identity": identity})
-                request = replace(request, at_us=at_us) if request.at_us is None else request
+                # A position that has passed is here: of the rows before, only those that the next hop needs are there.
+                request = replace(request, at_us=max(at_us, NEVER if request.at_us is None else request.at_us))
                 newest.run.migrate(request, control.get("plan"), control["id"])
             except (MidstreamError, TypeError) as error:
                 words = str(asked.get("plan")), str(asked.get("strategy"))

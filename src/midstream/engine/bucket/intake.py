@@ -5,6 +5,7 @@ packed rows ──▶ late? ──▶ wait ──▶ released in order ──▶
 """
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.engine.bucket.durable import DurableRows
@@ -15,10 +16,15 @@ from midstream.engine.run.contract import Expiry
 from midstream.model.time import FOREVER
 from midstream.operators.expression.codes import partition_codes
 from midstream.plan.plan import Plan
-from midstream.plan.window import RangeWindow, RowsWindow
+from midstream.plan.window import RangeWindow, RowsWindow, Window
 
 BATCH_SHIFT = 40
 """A live offset is (batch, partition, place): later batches come after earlier ones."""
+
+SLACK = 4096
+"""Rows of a window of rows that may be kept, beside twice those that are inside, after others have pushed them out."""
+SMALL = 64
+"""A chunk of fewer rows takes as much room as one of so many."""
 
 
 class Intake:
@@ -139,7 +145,7 @@ class Intake:
         for rank in range(len(self.sources)):
             durable.wait(rank, self._waiting.get(rank))
         for rank, parts in self._released.items():
-            durable.add(rank, in_order(parts))
+            durable.add(rank, needed(in_order(parts), self.sources[rank].window, expiry))
         for rank, source in enumerate(self.sources) if expiry is not None else ():
             assert expiry is not None
             window = source.window
@@ -147,30 +153,52 @@ class Intake:
                 durable.expire(rank, FOREVER, None)
             elif isinstance(window, RangeWindow):
                 durable.expire(rank, None if expiry.now_us is None else expiry.now_us - window.width_us, None)
-            elif not window.partition_by:
-                durable.expire(rank, None, window.count, expiry.before_us)
             else:
-                self._shrink_partitions(durable, rank, window, expiry.before_us)
+                if not window.partition_by:
+                    durable.expire(rank, None, window.count, expiry.before_us)
+                if window.partition_by or expiry.next_us is not None:
+                    self._shrink(durable, rank, window, expiry)
 
-    def _shrink_partitions(self, durable: DurableRows, rank: int, window: RowsWindow, before_us: int) -> None:
-        """Rewrite the rows of a partitioned window once most of them have been pushed out."""
+    def _shrink(self, durable: DurableRows, rank: int, window: RowsWindow, expiry: Expiry) -> None:
+        """Rewrite the rows of a window of rows once as many have come as were there, and some more."""
         chunks = self._state.chunks.get(rank, [])
-        if len(chunks) < 2 or sum(c.rows for c in chunks[1:]) < chunks[0].rows + 4096:
+        if len(chunks) < 2 or sum(max(c.rows, SMALL) for c in chunks[1:]) < chunks[0].rows + SLACK:
             return
         rows = in_order(durable.window_rows(rank, self.names[rank]))
-        codes = partition_codes([rows.columns[c.name] for c in window.partition_by])
-        _, partition = np.unique(codes, axis=0, return_inverse=True)
-        later = rows.times >= before_us
-        # Rows that do not push others out come last: counted from the end of the others, they are all inside.
-        counts = np.bincount(partition[~later], minlength=int(partition.max(initial=0)) + 1)
-        order = np.argsort(partition, kind="stable")
-        sizes = np.bincount(partition)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        durable.replace(rank, rows.where(counts[partition] - place <= window.count))
+        later = rows.times >= expiry.before_us
+        # Rows that do not push others out are all inside, unless they push out each other.
+        inside = later if expiry.next_us is None else last_of_each(rows, window, later)
+        durable.replace(rank, rows.where(inside | last_of_each(rows, window, ~later)))
 
     def late_table(self, rank: int) -> pa.Table:
         """Return late rows of an alias with their stream's name and their own column names."""
         rows = self.late[rank]
         named = rows.to_table().rename_columns(["_time", "_offset", *self.names[rank]])
         return named.append_column("_stream", pa.repeat(self.sources[rank].stream.name, len(rows)))
+
+
+def needed(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:
+    """Return the rows that a window held when it was last looked at, and those it can hold the next time."""
+    if expiry is None or expiry.next_us is None or window is None:
+        return rows
+    later = rows.times >= expiry.before_us
+    if isinstance(window, RowsWindow):
+        return rows.where(last_of_each(rows, window, ~later) | last_of_each(rows, window, later))
+    looks_us = np.where(later, expiry.next_us, expiry.before_us)
+    return rows.where(rows.times >= looks_us - window.width_us)
+
+
+def last_of_each(rows: Rows, window: RowsWindow, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Tell which of chosen rows, in order, a window of rows holds after the last of them."""
+    places = np.flatnonzero(chosen)
+    key = np.zeros(len(places), np.int64)
+    if window.partition_by:
+        columns = [rows.columns[c.name].take(pa.array(places)) for c in window.partition_by]
+        _, key = np.unique(partition_codes(columns), axis=0, return_inverse=True)
+    order = np.argsort(key, kind="stable")
+    ends = np.cumsum(np.bincount(key, minlength=1))
+    from_end = np.empty(len(places), np.int64)
+    from_end[order] = ends[key[order]] - np.arange(len(places))
+    out = np.zeros(len(rows), np.bool_)
+    out[places] = from_end <= window.count
+    return out

@@ -47,11 +47,13 @@ class StageRows:
 class Expiry:
     """Which window rows are needed no more: those that no window holds at `now_us`.
 
-    Rows of counted windows are pushed out by rows before `before_us`.
+    Rows of counted windows are pushed out by rows before `before_us`. Where windows are not looked at before
+    `next_us`, rows from `before_us` on are needed only if a window can hold them then.
     """
 
     now_us: int | None
     before_us: int
+    next_us: int | None = None
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,14 @@ class HoppingRun(VersionRun):
         remembered = kept.remembered
         if remembered.get("plan") is not None:
             plan = read_plan(remembered["plan"], own_aggregates(plan.query.root))
-        last_us = remembered.get("last_us")
+        last_us, next_us = remembered.get("last_us"), remembered.get("next_us")
         execution = HopExecution(plan)
         for before in (True, False):
             for alias, mine in kept.rows.items():
                 cut = 0 if last_us is None else int(np.searchsorted(mine.times, last_us))
                 part = mine.between(0, cut) if before else mine.between(cut, len(mine))
-                execution.add(alias, part.columns, part.times, part.offsets)
+                hop_us = last_us if before else next_us
+                execution.add(alias, part.columns, part.times, part.offsets, NEVER if hop_us is None else hop_us)
             if before and last_us is not None:
                 execution.load(last_us)
         return HoppingRun(version, execution, remembered, spec)
@@ -165,11 +166,12 @@ class HoppingRun(VersionRun):
 
     def _add(self, before_us: int) -> None:
         """Let rows before a time into the windows."""
+        assert self.next_us is not None, "there is a hop to come"
         for alias, rows in self._rows.items():
             start, stop = self._at[alias], int(np.searchsorted(rows.times, before_us))
             if stop > start:
                 part = rows.between(start, stop)
-                self.execution.add(alias, part.columns, part.times, part.offsets)
+                self.execution.add(alias, part.columns, part.times, part.offsets, self.next_us)
                 self._at[alias] = stop
 
     def _pass_over(self, clock_us: int) -> None:
@@ -304,8 +306,8 @@ class HoppingRun(VersionRun):
         return self.execution.size()
 
     def expiry(self, released_us: int) -> Expiry | None:
-        """Return which rows no window holds from the last hop on."""
-        return None if self.last_us is None else Expiry(self.last_us, self.last_us)
+        """Return which rows no window held at the last hop, or can hold at the next one."""
+        return Expiry(self.last_us, NEVER if self.last_us is None else self.last_us, self.next_us)
 
     def export(self) -> Any:
         """Return the execution."""

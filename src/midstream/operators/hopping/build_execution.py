@@ -9,6 +9,7 @@ others are given what they would hold had they run, computed from the rows in th
 import copy
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -18,12 +19,12 @@ from midstream.kernels.arrays import Vector
 from midstream.model.batch import mixed
 from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
-from midstream.operators.hopping.coding import Coding, is_numbered
+from midstream.operators.hopping.coding import Coding, check_codes, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.tuples import FOREVER, Tuples, together
-from midstream.operators.hopping.window import HopWindow
+from midstream.operators.hopping.window import Chosen, HopWindow
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA
@@ -87,19 +88,22 @@ class HopExecution:
         """Tell whether some operator works on rows as they come."""
         return TUPLE in self.plan.working
 
-    def add(self, alias: str, columns: dict[str, pa.Array], times: Vector, offsets: Vector) -> None:
-        """Take in rows of an alias of the query, in order of time."""
-        codes: dict[str, Vector] = {}
+    def add(self, alias: str, columns: dict[str, pa.Array], times: Vector, offsets: Vector, next_us: int) -> None:
+        """Take in rows of an alias of the query, in order of time, as far as the next hop or a later one needs them."""
         for name, fields in self._fields.items():
             if self._origins[name].source.alias != alias:
                 continue
-            names = [c.name for c in (*fields.given, *fields.counted)]
-            rows = np.empty((len(times), len(names)), np.int64)
-            for k, column in enumerate(names):
-                if column not in codes:
-                    codes[column] = self.coding.encode(columns[column], given=f"{alias}.{column}")
-                rows[:, k] = codes[column]
-            self.windows[name].add(rows, times, offsets)
+            given = [columns[c.name] for c in (*fields.given, *fields.counted)]
+            for column, values in zip((*fields.given, *fields.counted), given, strict=True):
+                check_codes(values, f"{alias}.{column.name}")
+            self.windows[name].add(times, offsets, partial(self._codes_of, given), next_us)
+        if not self.eager:
+            self._renew()
+
+    def _codes_of(self, columns: Sequence[pa.Array], place: int, chosen: Chosen) -> Vector:
+        """Return the codes of some values of a column."""
+        values = columns[place]
+        return self.coding.encode(values[chosen] if isinstance(chosen, slice) else values.take(pa.array(chosen)))
 
     def lineage(self) -> tuple[int, int]:
         """Return the time of the oldest row in the windows, and a fingerprint of all rows in them; FOREVER: none is."""
@@ -115,7 +119,7 @@ class HopExecution:
         """Be as after a hop, from the rows that were added."""
         self.last_us = hop_us
         for window in self.windows.values():
-            window.forget(hop_us)
+            window.close(hop_us)
         self.count_arrivals(hop_us)
         # Operators that have seen nothing are not to be taken over.
         self.tree.rels.clear()
@@ -133,20 +137,24 @@ class HopExecution:
         """Close a hop: return the answer, or its change."""
         out = self._answer(hop_us)
         self.count_arrivals(hop_us)
-        if self.coding.held > self._renew_at:
-            self._renew()
+        self._renew()
         return out
 
     def close(self, hop_us: int) -> Tuples:
         """Close a hop; return what the root gives, as it is."""
         given = self.tree.root.step(hop_us, True)
         for window in self.windows.values():
-            window.forget(hop_us)
+            window.close(hop_us)
         self.last_us = hop_us
         return given
 
     def _renew(self) -> None:
-        """Number strings and decimals anew, those in the windows alone; operators are given their state from there."""
+        """Number strings and decimals anew if they are many, those in the windows alone.
+
+        Operators are given the state they had at the last hop; so they must not have worked since.
+        """
+        if self.coding.held <= self._renew_at:
+            return
         old, self.coding = self.coding, Coding()
         for alias, fields in self._fields.items():
             types = [c.type for c in (*fields.given, *fields.counted)]
@@ -264,7 +272,7 @@ class _Relations:
 
     def _compute(self, given: Input) -> Tuples:
         if isinstance(given, Leaf):
-            return given.window.complete(self._now_us)
+            return given.window.at_last_hop()
         if isinstance(given, Shaped):
             return given.project.complete(self._now_us, self.of(given.below))
         assert isinstance(given, Node), "inputs are windows, shaped inputs and nodes"

@@ -55,13 +55,11 @@ class Coding:
         """Return the memory of the numbered values."""
         return sum(n.values.nbytes for n in self._numbered.values())
 
-    def encode(self, array: pa.Array, given: str | None = None) -> Vector:
-        """Return the codes of an array; what is computed may become NULL, of a `given` column every value has one."""
+    def encode(self, array: pa.Array) -> Vector:
+        """Return the codes of an array; a number that has none becomes NULL."""
         t = array.type
         coded = Codes(self._numbers(t).numbers(array), validity(array)) if is_numbered(t) else code(array)
         values, valid = coded.values, coded.valid
-        if given is not None and len(values) and ((values == NULL) & (True if valid is None else valid)).any():
-            raise SourceError(f"{given} has the least {type_name(t)}, {NULL}, which a hopping query cannot hold")
         return values if valid is None else np.where(valid, values, NULL)
 
     def decode(self, codes: Vector, t: pa.DataType) -> pa.Array:
@@ -84,6 +82,16 @@ class Coding:
 
     def _numbers(self, t: pa.DataType) -> Numbered:
         return self._numbered.setdefault(str(t), Numbered(t))
+
+
+def check_codes(array: pa.Array, name: str) -> None:
+    """Refuse a column with a value that has no code."""
+    t = array.type
+    if pa.types.is_null(t) or pa.types.is_floating(t) or is_numbered(t) or t.bit_width < 64:
+        return
+    least, valid = numpy_values(array) == NULL, validity(array)
+    if (least if valid is None else least & valid).any():
+        raise SourceError(f"{name} has the least {type_name(t)}, {NULL}, which a hopping query cannot hold")
 
 
 def is_numbered(t: pa.DataType) -> bool:

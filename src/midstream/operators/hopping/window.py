@@ -1,7 +1,9 @@
-"""Windows at a hop: the rows of a stream that are inside, whole or as what came and went. State: those rows.
+"""Windows at a hop: the rows of a stream that are inside, whole or as what came and went.
 
 `[RANGE w]`: a row says itself until when it is inside. `[ROWS n]`, of the stream or of each key: rows go when others
 come, so they are taken back.
+
+State: the rows that were inside at the last hop, and those that have come since and can be inside at the next one.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +16,13 @@ from midstream.operators.hopping.tuples import FOREVER, Tuples
 from midstream.operators.source.tape import Tape, grown
 from midstream.operators.source.value_table import ValueTable
 
+Chosen = slice | Vector
+"""Some of the rows that have come."""
+CodesOf = Callable[[int, Chosen], Vector]
+"""Returns the codes of a column, by its place, of chosen rows."""
+ALL = slice(None)
+SLACK = 1024
+"""Rows that others have pushed out since the last hop and that may be held, beside as many as are inside."""
 ROOM = 2.0
 """Rows that there is room for, per row held: between two hops many come."""
 
@@ -26,6 +35,7 @@ class HopWindow:
         self.width = width
         self._range_us = range_us
         self._rows_held = rows
+        self._keys = keys
         self._groups = ValueTable(keys)
         self._seen = np.zeros(16, np.int64)
         """How many rows each key has had."""
@@ -40,6 +50,8 @@ class HopWindow:
             self._tapes.append(self._numbers)
         self._given = 0
         """How many of the rows held were given in a delta."""
+        self._tidy_at = SLACK
+        """How many rows that were not given may be held before those that were pushed out are dropped."""
         self.came = 0
         """Rows that have come so far."""
 
@@ -61,23 +73,45 @@ class HopWindow:
         """Return times and offsets of the rows held."""
         return self._times.view(), self._offsets.view()
 
-    def add(self, rows: Matrix, times: Vector, offsets: Vector) -> None:
-        """Take in rows in order of time."""
-        self.came += len(rows)
-        self._rows.append(rows)
-        self._times.append(times)
-        self._offsets.append(offsets)
+    def add(self, times: Vector, offsets: Vector, codes_of: CodesOf, next_us: int) -> None:
+        """Take in rows in order of time, but those that cannot be inside at the next hop, nor at a later one."""
+        self.came += len(times)
         if self._range_us is not None:
-            np.add(times, self._range_us, out=self._until.extend(len(rows)))
+            chosen: Chosen = slice(int(np.searchsorted(times, next_us - self._range_us)), len(times))
         else:
-            self._until.extend(len(rows))[:] = FOREVER
-            self._numbers.append(self._number(rows))
+            keys = np.empty((len(times), self._keys), np.int64)
+            for k in range(self._keys):
+                keys[:, k] = codes_of(self.width + k, ALL)
+            numbers = self._number(keys)
+            chosen = in_one_piece(np.flatnonzero(self._inside(numbers)))
+            self._numbers.append(numbers[chosen])
+        times = times[chosen]
+        rows = self._rows.extend(len(times))
+        for k in range(self.width + self._keys if len(times) else 0):
+            rows[:, k] = codes_of(k, chosen)
+        self._times.append(times)
+        self._offsets.append(offsets[chosen])
+        if self._range_us is not None:
+            np.add(times, self._range_us, out=self._until.extend(len(times)))
+        else:
+            self._until.extend(len(times))[:] = FOREVER
+            self._tidy()
 
-    def _number(self, rows: Matrix) -> Matrix:
-        slots = self._groups.find(np.ascontiguousarray(rows[:, self.width :]))
+    def _number(self, keys: Matrix) -> Matrix:
+        """Return the key of each row that comes, and which of the key's rows it is."""
+        slots = self._groups.find(keys)
         if len(self._groups) > len(self._seen):
             self._seen = grown(self._seen, len(self._seen), max(len(self._groups), 2 * len(self._seen)))
         return np.column_stack([slots, number_rows(slots, self._seen)])
+
+    def _tidy(self) -> None:
+        """Drop rows that were pushed out before they were given, when they are many: others are to be taken back."""
+        if len(self._rows) - self._given <= self._tidy_at:
+            return
+        inside = self._inside(self._numbers.view())
+        inside[: self._given] = True
+        self._keep(inside)
+        self._tidy_at = 2 * (len(self._rows) - self._given) + SLACK
 
     def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
         """Put other codes in the place of those held, column by column."""
@@ -93,32 +127,36 @@ class HopWindow:
         if self._range_us is not None:
             first = given + int(np.searchsorted(until[given:], now_us))
             return Tuples(rows[first:].copy(), until[first:].copy(), np.ones(len(rows) - first, np.int64))
-        inside = self._inside()
+        inside = self._inside(self._numbers.view())
         came, went = rows[given:][inside[given:]], rows[:given][~inside[:given]]
         self._keep(inside)
         signs = np.concatenate([np.ones(len(came), np.int64), np.full(len(went), -1, np.int64)])
         return Tuples(np.concatenate([came, went]), np.full(len(signs), FOREVER, np.int64), signs)
 
     def complete(self, now_us: int) -> Tuples:
-        """Return the rows in the window at a time."""
-        self.forget(now_us)
-        self._given = len(self._rows)
-        return Tuples(np.ascontiguousarray(self.held()[:, : self.width]), self._until.view())
+        """Return the rows in the window at a time, the next hop."""
+        self.close(now_us)
+        return self.at_last_hop()
 
-    def forget(self, now_us: int) -> None:
-        """Drop rows that are in no window from a time on; of those not given yet, too."""
+    def close(self, hop_us: int) -> None:
+        """Hold the rows that are inside at a hop, all of them given."""
         if self._range_us is None:
-            self._keep(self._inside())
-            return
-        ended = int(np.searchsorted(self._until.view(), now_us))
-        self._given = max(self._given - ended, 0)
-        for tape in self._tapes:
-            tape.drop_front(ended)
+            self._keep(self._inside(self._numbers.view()))
+        else:
+            ended = int(np.searchsorted(self._until.view(), hop_us))
+            for tape in self._tapes:
+                tape.drop_front(ended)
+        self._given, self._tidy_at = len(self._rows), SLACK
 
-    def _inside(self) -> Mask:
-        slots, numbers = self._numbers.view().T
+    def at_last_hop(self) -> Tuples:
+        """Return the rows that were inside at the last hop, if none has been given since."""
+        rows, until = self.held()[: self._given, : self.width], self._until.view()[: self._given]
+        return Tuples(np.ascontiguousarray(rows), until)
+
+    def _inside(self, numbers: Matrix) -> Mask:
+        """Tell which rows have not been pushed out, by their keys and numbers."""
         assert self._rows_held is not None, "a window of rows"
-        inside: Mask = numbers >= self._seen[slots] - self._rows_held
+        inside: Mask = numbers[:, 1] >= self._seen[numbers[:, 0]] - self._rows_held
         return inside
 
     def _keep(self, inside: Mask) -> None:
@@ -128,3 +166,14 @@ class HopWindow:
         self._given = int(inside[: self._given].sum())
         for tape in self._tapes:
             tape.keep(inside)
+
+
+def in_one_piece(places: Vector) -> Chosen:
+    """Return places as a slice, if they are one.
+
+    >>> in_one_piece(np.array([3, 4, 5])), in_one_piece(np.array([3, 5]))
+    (slice(3, 6, None), array([3, 5]))
+    """
+    if not len(places) or places[-1] - places[0] + 1 != len(places):
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1)
