@@ -6,8 +6,12 @@ verified where their codes are equal.
 
 import numpy as np
 
-from midstream.kernels.arrays import Bytes, Floats, Mask, Matrix, Vector
+from midstream.kernels.arrays import Bytes, Floats, Links, Mask, Matrix, Vector
 from midstream.kernels.compile import Word, kernel
+from midstream.kernels.prefetch import prefetch_row
+
+FAR = 16
+"""How many runs ahead the table is asked for."""
 
 
 @kernel
@@ -69,6 +73,58 @@ def combine(codes: Matrix, seed: int) -> Vector:
             h = mix(h, codes[i, k])
         out[i] = h
     return out
+
+
+@kernel
+def same_run(a: Bytes, a_start: Word, b: Bytes, b_start: Word, size: Word) -> bool:
+    """Tell whether two runs of bytes of a size are the same."""
+    for k in range(size):
+        if a[a_start + k] != b[b_start + k]:
+            return False
+    return True
+
+
+@kernel
+def find_runs(
+    table: Links, hashes: Vector, count: int, offsets: Vector, data: Bytes,
+    wanted_hashes: Vector, wanted_offsets: Vector, wanted: Bytes, fresh: Vector,
+) -> tuple[Vector, int]:  # fmt: skip
+    """Return the slot of every wanted run of bytes, new slots for new ones; and how many slots there are then.
+
+    The runs known so far are `data[offsets[i]:offsets[i + 1]]` with `hashes[i]`; `fresh` is given the places of the
+    new ones. There must be room for as many new slots as there are wanted runs, in the table twice.
+    """
+    mask = len(table) - 1
+    known = count
+    out = np.empty(len(wanted_hashes), np.int64)
+    for i in range(len(wanted_hashes)):
+        if i + FAR < len(wanted_hashes):
+            prefetch_row(table, wanted_hashes[i + FAR] & mask)
+        h, start = wanted_hashes[i], wanted_offsets[i]
+        size = wanted_offsets[i + 1] - start
+        at = h & mask
+        while True:
+            slot = np.int64(table[at, 0])
+            if slot < 0:
+                table[at, 0] = count
+                hashes[count] = h
+                fresh[count - known] = i
+                out[i] = count
+                count += 1
+                break
+            if hashes[slot] == h:
+                if slot < known:
+                    other = offsets[slot]
+                    same = offsets[slot + 1] - other == size and same_run(data, other, wanted, start, size)
+                else:
+                    place = fresh[slot - known]
+                    other = wanted_offsets[place]
+                    same = wanted_offsets[place + 1] - other == size and same_run(wanted, other, wanted, start, size)
+                if same:
+                    out[i] = slot
+                    break
+            at = (at + 1) & mask
+    return out, count
 
 
 @kernel

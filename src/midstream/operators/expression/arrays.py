@@ -6,7 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.kernels.arrays import Mask
+from midstream.kernels.arrays import Bytes, Mask, Vector
+
+NO_BYTES: Bytes = np.zeros(1, np.uint8)
+NO_BYTES.flags.writeable = False  # as Arrow's, so that kernels are compiled once
 
 
 def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
@@ -23,6 +26,25 @@ def numpy_values(array: pa.Array) -> npt.NDArray[Any]:
     if width == 16:
         flat = flat.reshape(-1, 2)
     return flat[array.offset : array.offset + len(array)]
+
+
+def byte_runs(array: pa.Array) -> tuple[Vector, Bytes]:
+    """Return the values of strings, or of decimals, as runs of bytes: where each begins and ends, and the bytes."""
+    if pa.types.is_decimal(array.type):
+        return 16 * np.arange(len(array) + 1), np.ascontiguousarray(numpy_values(array)).view(np.uint8).reshape(-1)
+    if not len(array):
+        return np.zeros(1, np.int64), NO_BYTES
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    body = array.buffers()[2]
+    data = np.frombuffer(body, np.uint8) if body is not None and body.size else NO_BYTES
+    return offsets.astype(np.int64), data
+
+
+def text_array(offsets: Vector, data: Bytes, valid: Mask | None) -> pa.Array:
+    """Return runs of bytes as strings."""
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers).cast(pa.string())
 
 
 def validity(array: pa.Array) -> Mask | None:

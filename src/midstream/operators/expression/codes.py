@@ -8,7 +8,7 @@ import pyarrow as pa
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.codes import code_floats, combine, hash_bytes
 from midstream.model.types import is_exact_code
-from midstream.operators.expression.arrays import numpy_values, validity
+from midstream.operators.expression.arrays import byte_runs, numpy_values, validity
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,8 @@ def code(array: pa.Array, seed: int = 0) -> Codes:
         values = halves[:, 0] if is_exact_code(t) else combine(np.ascontiguousarray(halves), seed)
         return Codes(np.array(values, np.int64), valid)
     if pa.types.is_string(t):
-        return Codes(_hash_strings(array, seed), valid)
+        return Codes(hash_bytes(*byte_runs(array), seed), valid)
     return Codes(numpy_values(array).astype(np.int64), valid)
-
-
-def _hash_strings(array: pa.Array, seed: int) -> Vector:
-    if not len(array):
-        return np.empty(0, np.int64)
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    body = array.buffers()[2]
-    data = np.frombuffer(body, np.uint8) if body is not None and body.size else np.zeros(1, np.uint8)
-    return hash_bytes(offsets.astype(np.int64), data, seed)
 
 
 def code_together(parts: list[Codes]) -> Codes:

@@ -15,28 +15,7 @@ from midstream.model.errors import SourceError
 from midstream.model.types import type_name
 from midstream.operators.expression.arrays import array_of, numpy_values, validity
 from midstream.operators.expression.codes import Codes, code
-
-
-class Numbered:
-    """Values of one type, each with its number."""
-
-    def __init__(self, t: pa.DataType) -> None:
-        self.type = t
-        self.values = pa.array([], t)
-
-    def numbers(self, array: pa.Array) -> Vector:
-        """Return the number of every value, new numbers for new values; NULL's is any."""
-        coded = array.dictionary_encode()
-        found = pc.index_in(coded.dictionary, value_set=self.values)
-        new = found.is_null()
-        if found.null_count:
-            fresh = coded.dictionary.filter(new)
-            places = np.cumsum(new.to_numpy(zero_copy_only=False)) - 1 + len(self.values)
-            found = pc.if_else(new, pa.array(places.astype(np.int32)), found)
-            self.values = pa.concat_arrays([self.values, fresh])
-        of_dictionary = np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
-        places = np.asarray(coded.indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-        return of_dictionary[places] if len(of_dictionary) else np.zeros(len(array), np.int64)
+from midstream.operators.hopping.numbered import Numbered
 
 
 class Coding:
@@ -48,12 +27,12 @@ class Coding:
     @property
     def held(self) -> int:
         """Return how many values are numbered."""
-        return sum(len(n.values) for n in self._numbered.values())
+        return sum(len(n) for n in self._numbered.values())
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the numbered values."""
-        return sum(n.values.nbytes for n in self._numbered.values())
+        return sum(n.nbytes for n in self._numbered.values())
 
     def encode(self, array: pa.Array) -> Vector:
         """Return the codes of an array; a number that has none becomes NULL."""
@@ -69,7 +48,7 @@ class Coding:
         null = codes == NULL
         valid = ~null if null.any() else None
         if is_numbered(t):
-            return self._numbers(t).values.take(pa.array(codes, mask=None if valid is None else null))
+            return self._numbers(t).values(codes, valid)
         values = floats_of(codes) if pa.types.is_floating(t) else codes
         return array_of(t, values.astype(numpy_values(pa.array([], t)).dtype), valid)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Vector
 from midstream.kernels.codes import take_bytes
-from midstream.operators.expression.arrays import array_of, numpy_values, validity
+from midstream.operators.expression.arrays import array_of, byte_runs, numpy_values, text_array, validity
 from midstream.operators.source.tape import Tape
 
 
@@ -71,12 +71,11 @@ class ColumnStore:
     def _append_bytes(self, array: pa.Array) -> None:
         if not len(array):
             return
-        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+        offsets, data = byte_runs(array)
         first, last = int(offsets[0]), int(offsets[-1])
-        if last > first:
-            self.data.append(np.frombuffer(array.buffers()[2], np.uint8)[first:last])
+        self.data.append(data[first:last])
         end = int(self.offsets.view()[-1])
-        self.offsets.append(offsets[1:].astype(np.int64) + (end - first))
+        self.offsets.append(offsets[1:] + (end - first))
 
     def take(self, places: Vector) -> pa.Array:
         """Return the values at the given places, counted from the oldest row held."""
@@ -85,11 +84,7 @@ class ColumnStore:
         valid = None if self.valid is None else self.valid[places]
         if self._bytes:
             offsets, data = take_bytes(self.offsets.view(), self.data.view(), self.data.base, places)
-            bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-            large = pa.Array.from_buffers(
-                pa.large_string(), len(places), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
-            )
-            return large.cast(pa.string())
+            return text_array(offsets, data, valid)
         return array_of(self.type, self.values.view()[places], valid)
 
     def drop_front(self, count: int) -> None:

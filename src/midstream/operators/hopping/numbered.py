@@ -1,0 +1,75 @@
+"""Numbered values: strings or decimals, each different one once, numbered as they are first seen.
+
+    array ──▶ runs of bytes ──▶ hashed ──▶ found in a table of numbers, bytes compared ──▶ numbers
+                                               └──▶ new ones are appended
+
+State: the bytes of every value, end to end, their hashes, and the table. What is known is not gone over again, but for
+the table when it has doubled.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.kernels.arrays import Mask, Vector
+from midstream.kernels.codes import find_runs, hash_bytes, take_bytes
+from midstream.kernels.values import place_slots
+from midstream.operators.expression.arrays import array_of, byte_runs, text_array, validity
+from midstream.operators.source.tape import Tape, grown
+
+
+class Numbered:
+    """Values of one type, each with its number."""
+
+    def __init__(self, t: pa.DataType) -> None:
+        self.type = t
+        self._count = 0
+        self._offsets, self._data = Tape(np.int64), Tape(np.uint8)
+        self._offsets.append(np.zeros(1, np.int64))
+        self._hashes = np.empty(64, np.int64)
+        self._table = np.full((128, 1), -1, np.int32)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+        return self._offsets.nbytes + self._data.nbytes + self._hashes.nbytes + self._table.nbytes
+
+    def numbers(self, array: pa.Array) -> Vector:
+        """Return the number of every value, new numbers for new values; NULL's is any."""
+        valid = validity(array)
+        if valid is not None:
+            out = np.zeros(len(array), np.int64)
+            out[valid] = self.numbers(array.drop_null())
+            return out
+        offsets, data = byte_runs(array)
+        self._make_room(self._count + len(array))
+        fresh = np.empty(len(array), np.int64)
+        known = self._count
+        out, self._count = find_runs(
+            self._table, self._hashes, known, self._offsets.view(), self._data.view(),
+            hash_bytes(offsets, data, 0), offsets, data, fresh,
+        )  # fmt: skip
+        if self._count > known:
+            ends, new = take_bytes(offsets, data, 0, fresh[: self._count - known])
+            self._offsets.append(ends[1:] + len(self._data))
+            self._data.append(new)
+        return out
+
+    def values(self, numbers: Vector, valid: Mask | None) -> pa.Array:
+        """Return the values of numbers as an array; NULL where it is not valid."""
+        if valid is not None:
+            numbers = np.where(valid, numbers, 0)
+        if not self._count:
+            return pa.nulls(len(numbers), self.type)
+        if pa.types.is_string(self.type):
+            return text_array(*take_bytes(self._offsets.view(), self._data.view(), 0, numbers), valid)
+        return array_of(self.type, self._data.view().view(np.int64).reshape(-1, 2).take(numbers, axis=0), valid)
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._hashes):
+            self._hashes = grown(self._hashes, self._count, max(size, 3 * len(self._hashes) // 2))
+        if 2 * size > len(self._table):
+            self._table = np.full((1 << (2 * size).bit_length(), 1), -1, np.int32)
+            place_slots(self._table, self._hashes, self._count)
