@@ -137,7 +137,7 @@ def test_kept_groups_equal_groups_computed_anew(seed: int, keys: int) -> None:
             groups.setdefault(row[:keys], []).append(row)
         expected = Counter({(*key, *told(rows, asked)): 1 for key, rows in groups.items()})
         for core, so_far in zip(cores, given, strict=True):
-            out = core.delta(now, delta)
+            out = core.delta(now, [delta])
             assert out.signs is not None
             change = list(zip(values_of(coding, spec, out), out.signs.tolist(), strict=True))
             assert all(n == 1 for n in Counter(change).values()), "a row leaves once"
@@ -147,7 +147,7 @@ def test_kept_groups_equal_groups_computed_anew(seed: int, keys: int) -> None:
             assert +so_far == expected, asked
             assert all(n >= 0 for n in so_far.values())
         whole = tuples_of(coding, [h[0] for h in held], [h[1] for h in held], None)
-        assert Counter(values_of(coding, spec, cores[0].complete(now, whole))) == expected
+        assert Counter(values_of(coding, spec, cores[0].complete(now, [whole]))) == expected
 
 
 def test_groups_without_tuples_are_forgotten() -> None:
@@ -156,11 +156,11 @@ def test_groups_without_tuples_are_forgotten() -> None:
     before = 0
     for step in range(40):
         rows = [(1000 * step + i, i, None, "a", 0.5, 1) for i in range(1000)]
-        core.delta(step, tuples_of(coding, rows, [step] * 1000, [1] * 1000))
+        core.delta(step, [tuples_of(coding, rows, [step] * 1000, [1] * 1000)])
         assert core.tuples == 2000, "a group and an end for each"
         before = before or core.nbytes
     assert core.nbytes < 6 * before
-    gone = core.delta(1000, tuples_of(coding, [], [], []))
+    gone = core.delta(1000, [tuples_of(coding, [], [], [])])
     assert Counter(np.asarray(gone.signs).tolist()) == {-1: 1000}
     assert core.tuples == 0
 
@@ -170,12 +170,12 @@ def test_a_tuple_that_came_and_went_holds_its_group_until_its_end() -> None:
     coding = Coding()
     core = KeptGroups(spec_of([("sum", "v")], coding), coding)
     row = (7, 5, None, "a", 0.5, 1)
-    core.delta(0, tuples_of(coding, [row], [50], [1]))
-    assert len(core.delta(1, tuples_of(coding, [row], [50], [-1]))) == 1
+    core.delta(0, [tuples_of(coding, [row], [50], [1])])
+    assert len(core.delta(1, [tuples_of(coding, [row], [50], [-1])])) == 1
     others = [(1000 + i, 1, None, "a", 0.5, 1) for i in range(3000)]
-    assert len(core.delta(2, tuples_of(coding, others, [FOREVER] * 3000, [1] * 3000))) == 3000
-    assert len(core.delta(60, tuples_of(coding, [], [], []))) == 0
-    assert len(core.delta(61, tuples_of(coding, [row], [70], [1]))) == 1
+    assert len(core.delta(2, [tuples_of(coding, others, [FOREVER] * 3000, [1] * 3000)])) == 3000
+    assert len(core.delta(60, [tuples_of(coding, [], [], [])])) == 0
+    assert len(core.delta(61, [tuples_of(coding, [row], [70], [1])])) == 1
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,32 @@ def take_limbs(total: Limbs, low: Word, high: Word) -> None:
 
 
 @kernel
+def add_wide(total: Limbs, other: Limbs) -> None:
+    """Add a number of 192 bits to another one."""
+    one, zero = np.uint64(1), np.uint64(0)
+    first, second = total[0] + other[0], total[1] + other[1]
+    carry = one if second < other[1] else zero
+    if first < other[0]:
+        second += one
+        carry += one if second == zero else zero
+    total[0], total[1] = first, second
+    total[2] += other[2] + carry
+
+
+@kernel
+def take_wide(total: Limbs, other: Limbs) -> None:
+    """Take a number of 192 bits off another one."""
+    one, zero = np.uint64(1), np.uint64(0)
+    borrow = one if total[1] < other[1] else zero
+    second = total[1] - other[1]
+    if total[0] < other[0]:
+        borrow += one if second == zero else zero
+        second -= one
+    total[0], total[1] = total[0] - other[0], second
+    total[2] -= other[2] + borrow
+
+
+@kernel
 def sum_exactly(low: Limbs, high: Limbs, codes: Vector, size: int, starts: Vector, ends: Vector) -> Limbs:
     """Add up the 128-bit numbers of each range, as three limbs of 64 bits, least first.
 

@@ -2,11 +2,12 @@
 
 A group is a slot. `totals[slot]` has its tuples, and from the place of an argument on how many of its values are not
 NULL and, if they are summed, three limbs of 64 bits, least first: no order of adding and taking off makes a difference.
+A portion is a line of the same form: what some tuples of a group that end together add to its totals.
 """
 
 import numpy as np
 
-from midstream.kernels.aggregate import add_limbs, take_limbs
+from midstream.kernels.aggregate import add_limbs, add_wide, take_limbs, take_wide
 from midstream.kernels.arrays import Limbs, Mask, Matrix, Vector
 from midstream.kernels.bag import FAR, NULL
 from midstream.kernels.compile import kernel
@@ -19,6 +20,43 @@ BLOCK = 256
 """Ends of which the least is known."""
 TAKEN = 2**63 - 1
 """In the place of an end that was taken out."""
+
+
+@kernel
+def add_tuples(totals: Matrix, slots: Vector, signs: Vector) -> None:
+    """Count tuples in and out."""
+    for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(totals, slots[i + FAR])
+        totals[slots[i], 0] += signs[i]
+
+
+@kernel
+def add_portions(
+    totals: Matrix, limbs: Limbs, slots: Vector, portions: Matrix, portion_limbs: Limbs, counts: Vector, sums: Vector,
+    off: bool, touched: Vector, marks: Mask,
+) -> int:  # fmt: skip
+    """Add portions to the totals of groups, or take them off; note groups that were not touched yet, return how many.
+
+    `counts` are the columns that are counts, `sums` those where a sum begins.
+    """
+    n = 0
+    for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(totals, slots[i + FAR])
+        slot = slots[i]
+        for k in counts:
+            totals[slot, k] += -portions[i, k] if off else portions[i, k]
+        for k in sums:
+            if off:
+                take_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k : k + LIMBS])
+            else:
+                add_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k : k + LIMBS])
+        if not marks[slot]:
+            marks[slot] = True
+            touched[n] = slot
+            n += 1
+    return n
 
 
 @kernel

@@ -24,7 +24,7 @@ from midstream.operators.hopping.tuples import Tuples
 from midstream.operators.source.tape import grown
 
 NEVER = -(2**62)
-MOST_PAIRS = 1 << 22
+MOST_PAIRS = 1 << 18
 """Pairs that are looked at in one go."""
 TOGETHER = 1024
 """Tuples that look for their partners at a time."""

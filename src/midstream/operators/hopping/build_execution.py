@@ -9,8 +9,10 @@ others are given what they would hold had they run, computed from the rows in th
 import copy
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from midstream.operators.hopping.coding import Coding, check_codes, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
+from midstream.operators.hopping.rows import ByRow
 from midstream.operators.hopping.tuples import FOREVER, Tuples, together
 from midstream.operators.hopping.window import Chosen, HopWindow
 from midstream.plan.modes import TUPLE
@@ -276,16 +279,46 @@ class _Relations:
         if isinstance(given, Shaped):
             return given.project.complete(self._now_us, self.of(given.below))
         assert isinstance(given, Node), "inputs are windows, shaped inputs and nodes"
-        tested, flips = given.core.tested, given.flips
-        out: Tuples = given.core.complete(self._now_us, *(self.of(b) for b in given.below))
-        given.core.tested = tested
-        assert given.flips == flips, "complete relations do not flip"
+        with _uncounted(given):
+            out: Tuples = given.core.complete(self._now_us, *self._inputs(given))
         return out
+
+    def _inputs(self, node: Node) -> list[Any]:
+        return [self._pieces(b) if node.gathers else self.of(b) for b in node.below]
+
+    def _pieces(self, given: Input) -> Iterator[Tuples]:
+        """Yield a relation in pieces, if it can be computed so and is not known yet."""
+        if isinstance(given, Shaped):
+            yield from (given.project.complete(self._now_us, piece) for piece in self._pieces(given.below))
+        elif id(given) in self._found or not isinstance(given, Node) or not hasattr(given.core, "in_pieces"):
+            yield self.of(given)
+        else:
+            inputs: Iterable[Any] = [[self.of(b) for b in given.below]]
+            if isinstance(given.core, ByRow):
+                inputs = ([piece] for piece in self._pieces(given.below[0]))
+            for some in inputs:
+                with _uncounted(given):
+                    yield from given.core.in_pieces(self._now_us, *some)
 
     def load(self, node: Node, keep_core: bool) -> None:
         """Give a node the state it would have."""
         if node.reads_delta or node.compare is not None:
-            inputs = [self.of(b) for b in node.below] if node.reads_delta and not keep_core else []
+            inputs = self._inputs(node) if node.reads_delta and not keep_core else []
             output = self.of(node) if node.cache is not None or node.compare is not None else None
-            self.tuples += sum(len(i) for i in inputs) + (len(output) if output is not None else 0)
+            inputs = [self._counted(i) if node.gathers else next(self._counted([i])) for i in inputs]
+            self.tuples += len(output) if output is not None else 0
             node.load(self._now_us, inputs, output, keep_core)
+
+    def _counted(self, pieces: Iterable[Tuples]) -> Iterator[Tuples]:
+        for piece in pieces:
+            self.tuples += len(piece)
+            yield piece
+
+
+@contextmanager
+def _uncounted(node: Node) -> Iterator[None]:
+    """Let a node compute its relation without counting what it looks at."""
+    tested, flips = node.core.tested, node.flips
+    yield
+    node.core.tested = tested
+    assert node.flips == flips, "complete relations do not flip"

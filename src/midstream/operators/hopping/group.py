@@ -4,10 +4,12 @@
                (counts and exact sums need not be: see kept_groups)
     complete:  every group is computed anew; nothing is held
 
+Tuples come in pieces, as a join finds them, and of those that are not held no more than one piece is there at a time.
 A group's row does not end with time: it is taken back when it changes. Within a group tuples are in the order of their
 values where the result depends on an order, as sums of floats do.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +27,7 @@ from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
 from midstream.operators.source.tape import grown
 from midstream.operators.source.value_table import ValueTable
 
-STDDEV = "stddev"
+MIN, MAX, STDDEV = "min", "max", "stddev"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class GroupSpec:
 class GroupBy:
     """A group-by, but for how it follows deltas. State: the groups, and the row each has given."""
 
+    gathers = True
+
     def __init__(self, spec: GroupSpec, coding: Coding) -> None:
         self.spec = spec
         self._coding = coding
@@ -57,21 +61,35 @@ class GroupBy:
         self._given = np.empty((16, len(spec.aggregates)), np.int64)
         self._has = np.zeros(16, np.bool_)
 
-    def complete(self, now_us: int, tuples: Tuples) -> Tuples:
+    def complete(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the row of every group."""
-        rows = self.spec.project.complete(now_us, tuples).rows
-        self.tested += len(rows)
+        rows = self._gathered(self._projected(now_us, pieces))
         groups = ValueTable(self.spec.keys)
         slots = groups.find(rows)
-        size = len(groups) if self.spec.keys else 1
-        out = np.concatenate([groups.rows[:size], self._compute(rows, slots, size)], axis=1)
-        return Tuples(out, np.full(len(out), FOREVER, np.int64))
+        return self._rows(groups, self._compute(rows, slots, len(groups)))
 
-    def _arriving(self, now_us: int, tuples: Tuples) -> tuple[Tuples, Vector]:
-        """Return what a delta brings to groups, projected and without what is over; and the group of each tuple."""
-        tuples = valid(self.spec.project.delta(now_us, tuples), now_us)
-        self.tested += len(tuples)
-        return tuples, self._groups.find(tuples.rows)
+    def _projected(self, now_us: int, pieces: Iterable[Tuples]) -> Iterator[Tuples]:
+        """Yield keys and arguments of tuples that are valid."""
+        for piece in pieces:
+            tuples = valid(self.spec.project.complete(now_us, piece), now_us)
+            self.tested += len(tuples)
+            if len(tuples):
+                yield tuples
+
+    def _gathered(self, pieces: Iterable[Tuples]) -> Matrix:
+        """Return the rows of all pieces; if it makes no difference how often a row comes, each once."""
+        if all(a.user is None and (a.distinct or a.function in (MIN, MAX)) for a in self.spec.aggregates):
+            each = ValueTable(len(self.spec.types))
+            for piece in pieces:
+                each.find(piece.rows)
+            return each.rows[: len(each)]
+        rows = [piece.rows for piece in pieces]
+        return np.concatenate(rows) if rows else np.empty((0, len(self.spec.types)), np.int64)
+
+    def _rows(self, groups: ValueTable, results: Matrix) -> Tuples:
+        """Return groups with their aggregates."""
+        out = np.concatenate([groups.rows[: len(results)], results], axis=1)
+        return Tuples(out, np.full(len(out), FOREVER, np.int64))
 
     def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
         """Return the aggregates of groups, a row for each, as codes."""
@@ -127,20 +145,23 @@ class GroupTuples(GroupBy):
         self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
         self.bags = (self._bag,)
 
-    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+    def delta(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the rows of groups that come and go."""
         bag = self._bag
         touched = [np.zeros(0 if self.spec.keys or self._has[0] else 1, np.int64)]
         if now_us > bag.now_us:
             touched.append(bag.numbers[(bag.until < now_us) & (bag.until >= bag.now_us)])
             bag.expire(now_us)
-        tuples, slots = self._arriving(now_us, tuples)
-        if len(tuples):
+        going = []
+        for tuples in self._projected(now_us, pieces):
             assert tuples.signs is not None, "groups are kept up to date by deltas"
+            slots = self._groups.find(tuples.rows)
             coming = tuples.signs > 0
             bag.add(tuples.where(coming), slots[coming])
-            bag.remove(tuples.where(~coming))
-            touched.append(slots)
+            going.append(tuples.where(~coming))
+            touched.append(np.unique(slots))
+        for tuples in going:  # maybe what another piece has brought
+            bag.remove(tuples)
         marks = np.zeros(max(len(self._groups), 1), np.bool_)
         for slots in touched:
             marks[slots] = True

@@ -6,7 +6,6 @@ complete:  the right side is hashed, the left side looks its partners up; nothin
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -51,21 +50,34 @@ class JoinTuples:
 
     def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return the pairs that come and go."""
+        return self._whole(self._changes(now_us, left, right), True)
+
+    def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
+        """Return all pairs."""
+        return self._whole(self._pairs(left, right), False)
+
+    def in_pieces(self, now_us: int, left: Tuples, right: Tuples) -> Iterator[Tuples]:
+        """Yield the pairs, or those that come and go, as they are found; to be read to the end."""
+        found = self._pairs(left, right) if left.signs is None else self._changes(now_us, left, right)
+        for piece in found:
+            yield self._made([piece])
+
+    def _changes(self, now_us: int, left: Tuples, right: Tuples) -> Iterator[Found]:
+        """Yield the pairs that come and go, and bring both sides up to date."""
         a, b = self.bags
         a.expire(now_us)
         b.expire(now_us)
         left, right = valid(left, now_us), valid(right, now_us)
         of_left, of_right = hash_rows(left.rows, self.spec.keys[0]), hash_rows(right.rows, self.spec.keys[1])
         a.apply(left, of_left)
-        out = self._made(chain(self._probe(left, b, 1, of_left), self._probe(right, a, 0, of_right)), True)
+        yield from self._probe(left, b, 1, of_left)
+        yield from self._probe(right, a, 0, of_right)
         b.apply(right, of_right)
-        return out
 
-    def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
-        """Return all pairs."""
+    def _pairs(self, left: Tuples, right: Tuples) -> Iterator[Found]:
         held = Bag(self.spec.widths[1], self.spec.keys[1])
         held.add(right)
-        return self._made(self._probe(left, held, 1), False)
+        yield from self._probe(left, held, 1)
 
     def _probe(self, probes: Tuples, held: Bag, side: int, hashes: Vector | None = None) -> Iterator[Found]:
         """Yield the pairs of some tuples with those held of a side, in pieces."""
@@ -77,27 +89,24 @@ class JoinTuples:
                 pairs = (probes, i, lefts, inside, j, rights) if side else (inside, j, lefts, probes, i, rights)
                 yield pairs, None if probes.signs is None else probes.signs.take(i)
 
-    def _made(self, found: Iterable[Found], signed: bool) -> Tuples:
+    def _whole(self, found: Iterable[Found], signed: bool) -> Tuples:
         """Return pairs as one relation or delta; those that are still to be tested are made piece by piece."""
-        spec = self.spec
-        if spec.condition:
-            passed = [p.where(spec.condition.holds(p.rows)) for p in (made([piece]) for piece in found)]
-            out = together(passed) if passed else None
-        else:
-            pieces = list(found)
-            out = made(pieces) if pieces else None
-        if out is None:
-            return nothing(spec.width, signed)
-        if spec.gives is None:
+        if self.spec.condition:
+            passed = [self._made([piece]) for piece in found]
+            return together(passed) if passed else nothing(self.spec.width, signed)
+        pieces = list(found)
+        return self._made(pieces) if pieces else nothing(self.spec.width, signed)
+
+    def _made(self, pieces: Sequence[Found]) -> Tuples:
+        """Return pairs that were found, of one side or of both, as tuples, as far as every condition is true."""
+        pairs = side_by_side([piece[0] for piece in pieces])
+        signs = [piece[1] for piece in pieces if piece[1] is not None]
+        out = Tuples(pairs.rows, pairs.until, np.concatenate(signs) if signs else None)
+        if self.spec.condition:
+            out = out.where(self.spec.condition.holds(out.rows))
+        if self.spec.gives is None:
             return out
-        return Tuples(np.ascontiguousarray(out.rows[:, spec.gives]), out.until, out.signs)
-
-
-def made(pieces: Sequence[Found]) -> Tuples:
-    """Return pairs that were found, of one side or of both, as tuples."""
-    pairs = side_by_side([piece[0] for piece in pieces])
-    signs = [piece[1] for piece in pieces if piece[1] is not None]
-    return Tuples(pairs.rows, pairs.until, np.concatenate(signs) if signs else None)
+        return Tuples(np.ascontiguousarray(out.rows[:, self.spec.gives]), out.until, out.signs)
 
 
 def valid(delta: Tuples, now_us: int) -> Tuples:

@@ -1,13 +1,13 @@
 """Kept groups: counts and exact sums of every group, brought up to date by what comes, goes and ends.
 
-    tuples ──▶ groups ──▶ counts and sums, changed by each tuple ──▶ rows of the groups that were touched
-                 └──────▶ ends: taken off again when their time is over
+    tuples ──▶ groups ──▶ portions of counts and sums ──▶ totals ──▶ rows of the groups that were touched
+                              └──▶ ends: taken off again when their time is over
 
 For queries that ask for COUNT, and for SUM and AVG of whole numbers or decimals, alone: what was added can be taken off
 exactly. The tuples themselves are not held.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,10 @@ from midstream.kernels.groups import (
     DECIMAL,
     LIMBS,
     WHOLE,
+    add_portions,
+    add_tuples,
     add_values,
 )
-from midstream.kernels.values import add_counts
 from midstream.operators.aggregate.functions import exact_means, exact_sums
 from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
@@ -31,12 +32,13 @@ from midstream.operators.hopping.ends import Ends
 from midstream.operators.hopping.group import GroupBy, GroupSpec
 from midstream.operators.hopping.tuples import Tuples, nothing
 from midstream.operators.source.tape import grown
+from midstream.operators.source.value_table import ValueTable
 
 COUNT, SUM, AVG = "count", "sum", "avg"
 NO_WORDS: Limbs = np.empty((0, 2), np.uint64)
 NO_WORDS.flags.writeable = False  # as those of Arrow's decimals, so that kernels are compiled once
-Event = tuple[Vector, Vector, Matrix, Sequence[int]]
-"""Tuples that count: slots, signs, and a matrix that has the arguments in some columns."""
+SAMPLE = np.random.default_rng(0).integers(0, 2**62, 2048)
+"""Tuples, here and there, that are looked at to tell whether many of a group end together."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,13 @@ class KeptGroups(GroupBy):
             kind = COUNTED if set(of) == {COUNT} else DECIMAL if pa.types.is_decimal(t) else WHOLE
             self._arguments[column] = Argument(width, kind, t)
             width += 1 if kind == COUNTED else 1 + LIMBS
+        sums = [a.place + 1 for a in self._arguments.values() if a.kind != COUNTED]
+        self._sums = np.array(sums, np.int64)
+        self._counts = np.array([0, *(a.place for a in self._arguments.values())], np.int64)
+        """Places of sums and of counts in the totals."""
         self._totals = np.zeros((16, width), np.int64)
         self._marks = np.zeros(16, np.bool_)
-        self._ends = Ends(list(self._arguments))
+        self._ends = Ends(range(width))
         self._now_us = NEVER
 
     @property
@@ -77,46 +83,76 @@ class KeptGroups(GroupBy):
         own = (self._totals, self._marks, self._given, self._has)
         return sum(a.nbytes for a in own) + self._groups.nbytes + self._ends.nbytes
 
-    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+    def complete(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
+        """Return the row of every group."""
+        groups = ValueTable(self.spec.keys)
+        totals = np.zeros((16, self._totals.shape[1]), np.int64)
+        for tuples in self._projected(now_us, pieces):
+            slots = groups.find(tuples.rows)
+            if len(groups) > len(totals):
+                totals = grown(totals, len(totals), max(len(groups), 3 * len(totals) // 2))
+            self._count(totals, slots, np.ones(len(slots), np.int64), tuples.rows)
+        return self._rows(groups, self._results(totals[: len(groups)]))
+
+    def delta(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the rows of groups that come and go."""
-        events: list[Event] = []
+        touched = []
+        if not self.spec.keys and not self._has[0]:
+            self._marks[0] = True  # without keys there is a row before there are tuples
+            touched.append(np.zeros(1, np.int64))
         if now_us > self._now_us:
             self._now_us = now_us
-            slots, signs, codes = self._ends.take(now_us)
-            events.append((slots, -signs, codes, range(len(self._arguments))))
-        tuples, slots = self._arriving(now_us, tuples)
-        if len(tuples):
-            assert tuples.signs is not None, "groups are kept up to date by deltas"
-            self._make_room(len(self._groups))
-            self._ends.add(slots, tuples)
-            events.append((slots, tuples.signs, tuples.rows, list(self._arguments)))
-        chosen = self._add(events)
+            slots, _, portions = self._ends.take(now_us)
+            touched.append(self._add(slots, portions, True))
+        for tuples in self._projected(now_us, pieces):
+            slots, until, portions = self._portions(tuples)
+            self._ends.add(slots, Tuples(portions, until, np.ones(len(slots), np.int64)))
+            touched.append(self._add(slots, portions, False))
+        chosen = np.concatenate(touched) if touched else np.empty(0, np.int64)
         if not len(chosen):
             return nothing(self.spec.width, True)
+        self._marks[chosen] = False
         totals = self._totals[chosen]
         out = self._change(chosen, totals[:, 0], self._results(totals))
         self._tidy()
         return out
 
-    def _add(self, events: list[Event]) -> Vector:
-        """Bring totals up to date; return the groups of which the row may have changed."""
-        touched, n = np.zeros(1 + sum(len(slots) for slots, _, _, _ in events), np.int64), 0
-        if not self.spec.keys and not self._has[0]:
-            self._marks[0], n = True, 1  # without keys there is a row before there are tuples
-        limbs = self._totals.view(np.uint64)
-        for slots, signs, codes, columns in events:
-            if not len(slots):
-                continue
-            n = add_counts(self._totals, slots, signs, 0, touched, self._marks, n)
-            for argument, column in zip(self._arguments.values(), columns, strict=True):
-                words = NO_WORDS
-                if argument.kind == DECIMAL:
-                    decimals = self._coding.decode(np.ascontiguousarray(codes[:, column]), argument.type)
-                    words = numpy_values(decimals).view(np.uint64)
-                add_values(self._totals, limbs, argument.place, argument.kind, slots, signs, codes, column, words)
-        chosen = touched[:n]
-        self._marks[chosen] = False
-        return chosen
+    def _portions(self, tuples: Tuples) -> tuple[Vector, Vector, Matrix]:
+        """Return what tuples add to the totals of their groups: slots, ends, portions.
+
+        Tuples of a group that end together are one portion where there are many of them: pairs of a join end with
+        either of their tuples, of which there are few.
+        """
+        assert tuples.signs is not None, "groups are kept up to date by deltas"
+        slots, until = self._groups.find(tuples.rows), tuples.until
+        self._make_room(len(self._groups))
+        places = np.arange(len(slots))
+        if _many_together(slots, until):
+            first, places = _together(slots, until)
+            slots, until = slots[first], until[first]
+        portions = np.zeros((len(slots), self._totals.shape[1]), np.int64)
+        self._count(portions, places, tuples.signs, tuples.rows)
+        return slots, until, portions
+
+    def _count(self, totals: Matrix, slots: Vector, signs: Vector, rows: Matrix) -> None:
+        """Count tuples and their arguments in and out of totals or portions."""
+        add_tuples(totals, slots, signs)
+        for column, argument in self._arguments.items():
+            words = NO_WORDS
+            if argument.kind == DECIMAL:
+                decimals = self._coding.decode(np.ascontiguousarray(rows[:, column]), argument.type)
+                words = numpy_values(decimals).view(np.uint64)
+            limbs = totals.view(np.uint64)
+            add_values(totals, limbs, argument.place, argument.kind, slots, signs, rows, column, words)
+
+    def _add(self, slots: Vector, portions: Matrix, off: bool) -> Vector:
+        """Add portions to totals, or take them off; return the groups that were not touched before."""
+        touched = np.empty(len(slots), np.int64)
+        n = add_portions(
+            self._totals, self._totals.view(np.uint64), slots, portions, portions.view(np.uint64),
+            self._counts, self._sums, off, touched, self._marks,
+        )  # fmt: skip
+        return touched[:n].copy()
 
     def _results(self, totals: Matrix) -> Matrix:
         """Return the aggregates that totals stand for, as codes."""
@@ -157,3 +193,20 @@ class KeptGroups(GroupBy):
         self._ends.renumber(self._keep(kept))
         self._totals[: len(kept)] = self._totals[kept]
         self._totals[len(kept) : count] = 0
+
+
+def _many_together(slots: Vector, until: Vector) -> bool:
+    """Tell by some tuples whether many of a group end together."""
+    if len(slots) < 4 * len(SAMPLE):
+        return False
+    some = SAMPLE % len(slots)
+    return len(_together(slots[some], until[some])[0]) < len(some) * 3 // 4
+
+
+def _together(slots: Vector, until: Vector) -> tuple[Vector, Vector]:
+    """Find tuples of a group that end together; return the first of each such lot, and the lot of every tuple."""
+    lots = ValueTable(2)
+    of_tuple = lots.find(np.column_stack([slots, until]))
+    first = np.empty(len(lots), np.int64)
+    first[of_tuple[::-1]] = np.arange(len(slots))[::-1]
+    return first, of_tuple

@@ -7,21 +7,26 @@ At a hop every node is stepped once with `last`; before that, when somebody work
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import chain
+from typing import Any, Protocol
 
 import numpy as np
 
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.convert import Compare
-from midstream.operators.hopping.rows import Layout, ProjectRows
+from midstream.operators.hopping.rows import ByRow, Layout, ProjectRows
 from midstream.operators.hopping.tuples import Tuples, nothing, together
 from midstream.operators.hopping.window import HopWindow
 
 
 class Core(Protocol):
-    """What an operator computes; those with state keep it from delta to delta."""
+    """What an operator computes; those with state keep it from delta to delta.
+
+    One that `gathers` is given its input as an iterator over pieces. One that can give its output in pieces has a
+    method `in_pieces` with the inputs of `delta` or `complete`.
+    """
 
     tested: int
     """Tuples, pairs or values that were looked at."""
@@ -42,6 +47,12 @@ class Input(Protocol):
 
     def step(self, now_us: int, last: bool) -> Tuples:
         """Return a delta; at the hop that, or the complete relation."""
+
+    def pieces(self, now_us: int, last: bool) -> Iterator[Tuples]:
+        """Yield the same in pieces, as they are found; to be read to the end."""
+
+    def total_s(self) -> float:
+        """Return the time spent here and below."""
 
 
 RECENT = 8
@@ -135,6 +146,14 @@ class Leaf:
         self.account.spent_s += time.perf_counter() - started
         return out
 
+    def pieces(self, now_us: int, last: bool) -> Iterator[Tuples]:
+        """Yield what the window gives: in one piece."""
+        yield self.step(now_us, last)
+
+    def total_s(self) -> float:
+        """Return the time spent here."""
+        return self.account.spent_s
+
 
 class Shaped:
     """An input with its columns chosen or computed for the node above. No state, and no operator of the plan."""
@@ -147,6 +166,15 @@ class Shaped:
     def step(self, now_us: int, last: bool) -> Tuples:
         """Return what comes from below in the wanted columns."""
         return self.project.complete(now_us, self.below.step(now_us, last))
+
+    def pieces(self, now_us: int, last: bool) -> Iterator[Tuples]:
+        """Yield the same in the pieces that come from below."""
+        for piece in self.below.pieces(now_us, last):
+            yield self.project.complete(now_us, piece)
+
+    def total_s(self) -> float:
+        """Return the time spent below."""
+        return self.below.total_s()
 
 
 class Node:
@@ -175,27 +203,75 @@ class Node:
         """Tell whether the output is a delta."""
         return self.mode[2] == "D"
 
+    @property
+    def gathers(self) -> bool:
+        """Tell whether the operator takes its input in pieces, and holds less than all of them."""
+        return getattr(self.core, "gathers", False)
+
     def step(self, now_us: int, last: bool) -> Tuples:
         """Return what there is to give: a delta; or the complete relation, at the hop."""
-        given = [b.step(now_us, last) for b in self.below]
-        started = time.perf_counter()
+        given: list[Any] = [b.pieces(now_us, last) if self.gathers else b.step(now_us, last) for b in self.below]
+        started, below_s = time.perf_counter(), self._below_s()
         delta: Tuples | None = None
-        if self.reads_delta and not (last or self.by_tuple):
+        if self._waits(last):
             for waiting, part in zip(self._waiting, given, strict=True):
-                waiting.append(part)
+                waiting += part if self.gathers else [part]
             out = nothing(self.width, self.gives_delta)
         elif self.reads_delta:
             out, delta = self._from_delta(now_us, given, last)
         else:
             out = self._from_complete(now_us, given, last)
             delta = out if self.gives_delta else None
-        self.account.spent_s += time.perf_counter() - started
+        self.account.spent_s += time.perf_counter() - started - (self._below_s() - below_s)
         if delta is not None:
             self.account.count(delta)
         if last:
-            self.account.complete = 0 if self.gives_delta else len(out)
-            self.account.close_hop(self._size(out))
+            self._close_hop(self._size(out), len(out))
         return out
+
+    def pieces(self, now_us: int, last: bool) -> Iterator[Tuples]:
+        """Yield what `step` returns: pairs of a join as they are found, and what is made of each of them."""
+        held = self.cache is not None or self.compare is not None or any(self._waiting)
+        if not hasattr(self.core, "in_pieces") or held or self._waits(last):
+            yield self.step(now_us, last)
+            return
+        size = 0
+        for given in self._given(now_us, last):
+            found = self.core.in_pieces(now_us, *given)
+            while True:
+                started = time.perf_counter()
+                piece = next(found, None)
+                self.account.spent_s += time.perf_counter() - started
+                if piece is None:
+                    break
+                if self.gives_delta:
+                    self.account.count(piece)
+                size += len(piece)
+                yield piece
+        if last:
+            self._close_hop(None if self.gives_delta else size, size)
+
+    def _given(self, now_us: int, last: bool) -> Iterator[tuple[Tuples, ...]]:
+        """Yield the inputs: one that is read row by row in pieces, others whole."""
+        if isinstance(self.core, ByRow):
+            yield from ((piece,) for piece in self.below[0].pieces(now_us, last))
+        else:
+            yield tuple(b.step(now_us, last) for b in self.below)
+
+    def _waits(self, last: bool) -> bool:
+        """Tell whether deltas that come now wait for the hop."""
+        return self.reads_delta and not (last or self.by_tuple)
+
+    def total_s(self) -> float:
+        """Return the time spent here and below."""
+        return self.account.spent_s + self._below_s()
+
+    def _below_s(self) -> float:
+        return sum(b.total_s() for b in self.below)
+
+    def _close_hop(self, size: int | None, given: int) -> None:
+        self.account.complete = 0 if self.gives_delta else given
+        self.account.close_hop(size)
 
     def _size(self, out: Tuples) -> int | None:
         """Return the size of the relation at a hop, if what is given or held shows it."""
@@ -203,27 +279,37 @@ class Node:
             return len(out)
         return len(self.compare.last) if self.compare is not None else None
 
-    def _from_delta(self, now_us: int, given: list[Tuples], last: bool) -> tuple[Tuples, Tuples]:
+    def _from_delta(self, now_us: int, given: list[Any], last: bool) -> tuple[Tuples, Tuples]:
         """Return what there is to give, and the delta it comes from."""
-        inputs = [together([*w, g]) for w, g in zip(self._waiting, given, strict=True)]
-        self._waiting = [[] for _ in self.below]
-        out = self.core.delta(now_us, *inputs)
+        waiting, self._waiting = self._waiting, [[] for _ in self.below]
+        if self.gathers:
+            given = [chain(w, pieces) for w, pieces in zip(waiting, given, strict=True)]
+        elif any(waiting):
+            given = [together([*w, part]) for w, part in zip(waiting, given, strict=True)]
+        out = self.core.delta(now_us, *given)
         if self.cache is None:
             return out, out
         self.cache.apply(out, now_us=now_us)
         return (self.cache.all() if last else nothing(self.width, False)), out
 
-    def _from_complete(self, now_us: int, given: list[Tuples], last: bool) -> Tuples:
+    def _from_complete(self, now_us: int, given: list[Any], last: bool) -> Tuples:
         if not last:
+            for pieces in given if self.gathers else ():
+                deque(pieces, maxlen=0)
             return nothing(self.width, self.gives_delta)
         out = self.core.complete(now_us, *given)
         return out if self.compare is None else self.compare.delta(now_us, out)
 
-    def load(self, now_us: int, inputs: Sequence[Tuples], output: Tuples | None, keep_core: bool) -> None:
+    def load(self, now_us: int, inputs: Sequence[Any], output: Tuples | None, keep_core: bool) -> None:
         """Take up the state this node would have, had it run until a hop; `keep_core`: the operator itself has it."""
         if self.reads_delta and not keep_core:
-            first = self.core.delta(now_us, *(i.signed() for i in inputs))
-            self.account.kept = int(first.signs.sum()) if first.signs is not None else 0
+            if self.gathers:
+                changes = [self.core.delta(now_us, *((p.signed() for p in pieces) for pieces in inputs))]
+            elif hasattr(self.core, "in_pieces"):
+                changes = self.core.in_pieces(now_us, *(i.signed() for i in inputs))
+            else:
+                changes = [self.core.delta(now_us, *(i.signed() for i in inputs))]
+            self.account.kept = sum(int(c.signs.sum()) for c in changes if c.signs is not None)
         if self.cache is not None and output is not None:
             self.cache.apply(output.signed(), now_us=now_us)
         if self.compare is not None and output is not None:

@@ -1,6 +1,6 @@
 """Operators on every row by itself: conditions and projections over rows of codes. No state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,23 @@ class Condition:
         return passed
 
 
-class SelectRows:
+class ByRow:
+    """What is given of some tuples does not depend on others, so that it can be computed in any pieces."""
+
+    def complete(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return what is given of tuples."""
+        raise NotImplementedError
+
+    def delta(self, now_us: int, tuples: Tuples) -> Tuples:
+        """Return what came and went."""
+        return self.complete(now_us, tuples)
+
+    def in_pieces(self, now_us: int, tuples: Tuples) -> Iterator[Tuples]:
+        """Yield what is given of a piece of the input."""
+        yield self.complete(now_us, tuples)
+
+
+class SelectRows(ByRow):
     """Lets the tuples through for which every condition is true."""
 
     def __init__(self, condition: Condition) -> None:
@@ -78,7 +94,7 @@ class SelectRows:
     delta = complete
 
 
-class ProjectRows:
+class ProjectRows(ByRow):
     """Makes a new row of every row."""
 
     def __init__(self, exprs: Sequence[Expr], layout: Layout, coding: Coding) -> None:
