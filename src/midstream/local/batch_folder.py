@@ -3,16 +3,14 @@
 Files in the order of their names are the output; one that no commit names is removed when the run goes on.
 """
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midstream.local.files import replace_whole, results_folder, writing
 from midstream.local.sinks import fitted
-from midstream.local.sources import first_line
 from midstream.model.errors import SinkError
-from midstream.model.failpoint import reach
 
 
 class BatchFolder:
@@ -24,10 +22,7 @@ class BatchFolder:
         self._rows: list[pa.RecordBatch] = []
         if folder.suffix.lower() in (".parquet", ".csv") or folder.is_file():
             raise SinkError(f"a run with a checkpoint writes a file per micro-batch: give a folder, not {folder}")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SinkError(f"cannot write {folder}: {error.strerror}") from error
+        results_folder(folder)
 
     def begin(self, committed: int | None) -> None:
         """Remove what micro-batches after the last committed one have left; a new run (None) wants an empty folder."""
@@ -49,18 +44,13 @@ class BatchFolder:
 
     def keep(self, number: int) -> None:
         """Write the results of a micro-batch."""
-        rows = self._rows
         file = self.folder / f"batch-{number:08d}.parquet"
-        pending = file.with_name(f".{file.name}.pending")
-        try:
-            if rows:
-                pq.write_table(pa.Table.from_batches([fitted(b, self._schema) for b in rows], self._schema), pending)
-                reach("results pending")
-                os.replace(pending, file)
+        with writing(file):
+            if self._rows:
+                table = pa.Table.from_batches([fitted(b, self._schema) for b in self._rows], self._schema)
+                replace_whole(file, lambda pending: pq.write_table(table, pending), "results pending")
             else:
                 file.unlink(missing_ok=True)
-        except (pa.ArrowException, OSError) as error:
-            raise SinkError(f"cannot write {file}: {first_line(error)}") from error
         self._rows = []
 
     def commit(self) -> None:

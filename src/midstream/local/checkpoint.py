@@ -13,18 +13,16 @@ Every micro-batch is committed: it is the unit in which results can be replaced,
 Killed before the rename, the run goes on after micro-batch N-1 and replaces the results of N; after it, N counts.
 """
 
-import contextlib
-import fcntl
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from midstream.local.folder_store import FolderStore, read_table, write_table
-from midstream.local.sources import first_line
+from midstream.local.files import read_json, read_table, replace_json, write_table, writing
+from midstream.local.folder_store import FolderStore
+from midstream.local.held_folder import HeldFolder
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format
@@ -34,20 +32,17 @@ FORMAT = 1
 Plain = dict[str, Any]
 
 
-class Checkpoint:
+class Checkpoint(HeldFolder):
     """The folder a run in process lives in. Invariant: what `commit.json` names is there, whole."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock: int | None = None
-        try:
+        super().__init__(folder)
+        with writing(f"the checkpoint {folder}", MidstreamError):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MidstreamError(f"cannot write the checkpoint {folder}: {error.strerror}") from error
         if (folder / "midstream.json").exists():
             raise MidstreamError(f"{folder} is the checkpoint of a query on Spark; give a run in process its own")
-        self._hold()
-        self._commit: Plain | None = self._read("commit.json")
+        self.hold()
+        self._commit = read_json(folder / "commit.json")
         self._check_formats()
         self.state: Plain | None = None
         """What was committed last; None: nothing was."""
@@ -56,7 +51,7 @@ class Checkpoint:
         self._stores: list[FolderStore] = []
 
     def _check_formats(self) -> None:
-        for known in (self._read("identity.json"), self._commit):
+        for known in (read_json(self.folder / "identity.json"), self._commit):
             if known is not None:
                 try:
                     check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
@@ -77,9 +72,9 @@ class Checkpoint:
     def identify(self, who: Plain, whose: Mapping[str, str]) -> None:
         """Write down who runs, or check that it is the same; `whose` says what to call what differs, and what to do."""
         asked = {"format": FORMAT, **json.loads(json.dumps(who))}
-        known = self._read("identity.json")
+        known = read_json(self.folder / "identity.json")
         if known is None:
-            self._replace("identity.json", asked)
+            replace_json(self.folder / "identity.json", asked)
             return
         for name, value in asked.items():
             if known.get(name) != value:
@@ -116,10 +111,8 @@ class Checkpoint:
 
     def commit(self, state: Plain, held: Mapping[str, pa.Table], reports: Sequence[Plain]) -> None:
         """Let a micro-batch count whose results are written; `reports` are those of micro-batches since the last."""
-        try:
+        with writing(f"the checkpoint {self.folder}", MidstreamError):
             self._write(state, held, reports)
-        except (OSError, pa.ArrowException) as error:
-            raise MidstreamError(f"cannot write the checkpoint {self.folder}: {first_line(error)}") from error
 
     def _write(self, state: Plain, held: Mapping[str, pa.Table], reports: Sequence[Plain]) -> None:
         before, number = self._commit, self.next_number
@@ -139,7 +132,7 @@ class Checkpoint:
         tables = [name for bucket in state["buckets"] for *_, name in bucket["tables"]]
         files = sorted([*tables, *names.values()])
         commit = {"format": FORMAT, "batch": number, "state": file, "reports": length, "files": files}
-        self._replace("commit.json", commit)
+        replace_json(self.folder / "commit.json", commit)
         self._commit = commit
         reach("committed")
         if before is not None:
@@ -152,32 +145,5 @@ class Checkpoint:
         """Return the number of the next micro-batch."""
         return 0 if self.committed is None else self.committed + 1
 
-    def _hold(self) -> None:
-        """Keep other runs away until `release`, or until this process is gone."""
-        self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise MidstreamError(f"checkpoint {self.folder} is in use: stop the run that goes on from it") from error
-
-    def release(self) -> None:
-        """Let another run go on from here."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def __del__(self) -> None:
         self.release()
-
-    def _read(self, name: str) -> Plain | None:
-        with contextlib.suppress(FileNotFoundError):
-            found: Plain = json.loads((self.folder / name).read_text(encoding="utf-8"))
-            return found
-        return None
-
-    def _replace(self, name: str, document: Plain) -> None:
-        pending = self.folder / f".{name}.pending"
-        pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        reach(f"{name} pending")
-        os.replace(pending, self.folder / name)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.engine.bucket.store import Key
+from midstream.local.files import read_table, write_table
 
 
 class FolderStore:
@@ -51,15 +52,3 @@ class FolderStore:
             self._files[key] = name
         self._fresh = {}
         return {"head": self._head, "tables": [[*key, name] for key, name in self._files.items()]}
-
-
-def write_table(file: Path, table: pa.Table) -> None:
-    """Write a table as an Arrow file."""
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def read_table(file: Path) -> pa.Table:
-    """Read a table that `write_table` wrote."""
-    with pa.OSFile(str(file), "rb") as source:
-        return pa.ipc.open_file(source).read_all()

@@ -6,9 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.engine.rows.rows import Rows
+from midstream.local.files import writing
 from midstream.local.sinks import PendingFile
-from midstream.local.sources import first_line
-from midstream.model.errors import SinkError
 
 
 class LateFile:
@@ -34,12 +33,9 @@ class LateFile:
     def close(self) -> None:
         """Write the file beside its place; whatever can fail fails here."""
         head = pa.schema([("_stream", pa.string()), ("_offset", pa.int64()), ("_time", pa.int64())])
-        try:
+        with writing(self._file.path):
             rows = pa.concat_tables([head.empty_table(), *agreeing(self._parts)], promote_options="permissive")
             pq.write_table(rows, self._file.pending)
-        except (pa.ArrowException, OSError) as error:
-            self.abort()
-            raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
 
     def commit(self) -> None:
         """Move the file to its place."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from midstream.local.sources import first_line
+from midstream.local.files import writing
 from midstream.model.errors import SinkError
 
 ROW_GROUP_ROWS = 1 << 17
@@ -38,25 +38,18 @@ class PendingFile:
         if path.exists() and not path.is_file():
             raise SinkError(f"cannot write {path}: it is not an ordinary file")  # moving onto a device would replace it
         self.pending = path.with_name(f".{path.name}.{os.getpid()}.pending")
-        try:
+        with writing(path):
             self.pending.touch()
-        except OSError as error:
-            raise SinkError(f"cannot write {path}: {error.strerror}") from error
 
     def close(self, text: str) -> None:
         """Write the whole file at once."""
-        try:
+        with writing(self.path):
             self.pending.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SinkError(f"cannot write {self.path}: {error.strerror}") from error
 
     def commit(self) -> None:
         """Move the file to its final place."""
-        try:
+        with writing(self.path):
             os.replace(self.pending, self.path)
-        except OSError as error:
-            self.abort()
-            raise SinkError(f"cannot write {self.path}: {error.strerror}") from error
 
     def abort(self) -> None:
         """Remove the unfinished file."""
@@ -74,10 +67,11 @@ class FileSink:
         self._waiting_rows = 0
         kind = pa.csv.CSVWriter if path.suffix.lower() == ".csv" else pq.ParquetWriter
         try:
-            self._writer = kind(str(self._file.pending), schema)
-        except (pa.ArrowException, OSError) as error:
+            with writing(path):
+                self._writer = kind(str(self._file.pending), schema)
+        except SinkError:
             self._file.abort()
-            raise SinkError(f"cannot write {path}: {first_line(error)}") from error
+            raise
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take the next results; they reach the file in groups of a useful size."""
@@ -97,20 +91,16 @@ class FileSink:
             )
 
     def _flush(self) -> None:
-        try:
+        with writing(self._file.path):
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
-        except (pa.ArrowException, OSError) as error:
-            raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
         self._waiting, self._waiting_rows = [], 0
 
     def close(self) -> None:
         """Finish the file; whatever can fail fails here, before anything is visible."""
         if self._waiting:
             self._flush()
-        try:
+        with writing(self._file.path):
             self._writer.close()
-        except (pa.ArrowException, OSError) as error:
-            raise SinkError(f"cannot write {self._file.path}: {first_line(error)}") from error
 
     def commit(self) -> None:
         """Make everything written visible."""

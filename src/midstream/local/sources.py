@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from midstream.engine.rows.rows import Rows
+from midstream.local.files import first_line
 from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
 
@@ -145,8 +146,3 @@ def _read_csv(name: str, path: Path) -> pa.Table:
                 "every row needs the same number of columns"
             ) from error
         raise SourceError(f"stream '{name}': {path} is not a CSV file with a header: {text}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, without a closing full stop."""
-    return str(error).strip().split("\n")[0].rstrip(".")

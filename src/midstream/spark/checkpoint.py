@@ -11,7 +11,6 @@ checkpoint/lock           held by the process that runs the query
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -23,6 +22,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from midstream.local.files import read_json, replace_json, replace_whole, writing
+from midstream.local.held_folder import HeldFolder
 from midstream.local.late import agreeing
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
@@ -35,12 +36,8 @@ FORMAT = 1
 """The form in which a checkpoint is laid out."""
 
 
-class Checkpoint:
+class Checkpoint(HeldFolder):
     """The folder a query lives in across restarts."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock: int | None = None
 
     @staticmethod
     def existing(folder: Path) -> "Checkpoint":
@@ -73,9 +70,8 @@ class Checkpoint:
         """Write down who the query is, or check that it is still the same one."""
         text = query_text(plan)
         asked = {"name": name, "query": text, "plan": str(plan), "join": plan.method, "buckets": buckets}
-        file = self.folder / "midstream.json"
-        if file.is_file():
-            known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        known = read_json(self.folder / "midstream.json")
+        if known is not None:
             check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
             if known["buckets"] != buckets:
                 raise MidstreamError(
@@ -85,30 +81,15 @@ class Checkpoint:
             if asked["query"] not in (known["query"], *query_texts(self.versions)):
                 raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
             return known
-        try:
+        with writing(f"the checkpoint {self.folder}", MidstreamError):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MidstreamError(f"cannot write the checkpoint {self.folder}: {error.strerror}") from error
         known = {"format": FORMAT, **asked, "labels": list(labels), "id": uuid.uuid4().hex}
-        self._replace("midstream.json", known)
+        replace_json(self.folder / "midstream.json", known)
         return known
 
-    def read_identity(self) -> dict[str, Any]:
-        """Return who the query is."""
-        known: dict[str, Any] = json.loads((self.folder / "midstream.json").read_text(encoding="utf-8"))
-        return known
-
-    def hold(self) -> None:
-        """Keep other runs of this query away until `release`, or until this process is gone."""
-        self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            pid = self.read_status().get("pid", "unknown")
-            raise MidstreamError(
-                f"checkpoint {self.folder} is in use: its query is running already, in process {pid}"
-            ) from error
+    def in_use(self) -> str:
+        """Say which process runs the query."""
+        return f"its query is running already, in process {self.read_status().get('pid', 'unknown')}"
 
     def check_free(self) -> None:
         """Refuse when the query is running already."""
@@ -123,21 +104,14 @@ class Checkpoint:
             for file in [*offsets.glob(".*.tmp"), *offsets.glob(".*.crc")]:
                 file.unlink()
 
-    def release(self) -> None:
-        """Let another run of this query begin."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status."""
-        self._replace("status.json", {**status, "updated": time.time()})
+        replace_json(self.folder / "status.json", {**status, "updated": time.time()})
 
     def read_status(self) -> dict[str, Any]:
         """Return the latest status."""
-        try:
-            status: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        status = read_json(self.folder / "status.json")
+        if status is None:
             return {"state": "not started"}
         here = status.get("host") in (None, socket.gethostname())
         if status.get("state") == "running" and here and not _alive(status.get("pid", 0)):
@@ -148,9 +122,9 @@ class Checkpoint:
         """Keep the late rows of a micro-batch as one Parquet file in the folder `late`."""
         folder = self.folder / "late"
         folder.mkdir(exist_ok=True)
-        pending = folder / f".batch-{batch:08d}.pending"
-        pq.write_table(pa.concat_tables(agreeing(tables), promote_options="permissive"), pending)
-        os.replace(pending, folder / f"batch-{batch:08d}.parquet")
+        late = pa.concat_tables(agreeing(tables), promote_options="permissive")
+        file = folder / f"batch-{batch:08d}.parquet"
+        replace_whole(file, lambda pending: pq.write_table(late, pending), "late pending")
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Append an event."""
@@ -166,12 +140,6 @@ class Checkpoint:
                 with contextlib.suppress(ValueError):
                     events.append(json.loads(line))
         return events
-
-    def _replace(self, name: str, document: dict[str, Any]) -> None:
-        pending = self.folder / f".{name}.{os.getpid()}.pending"
-        pending.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        reach(f"{name} pending")
-        os.replace(pending, self.folder / name)
 
 
 def _alive(pid: int) -> bool:

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 
 from midstream.engine.results.merger import Departure
 from midstream.kernels.bag import cancel
+from midstream.local.files import replace_whole, results_folder, writing
 from midstream.model.errors import SinkError
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.emission import value_order
-from midstream.spark.files import folder_of, replace_file
 
 HOP, QUERY, VERSION = b"midstream.hop", b"midstream.query", b"midstream.version"
 """What a file says of the hop its rows are of, of the query they are from, and of its version."""
@@ -29,7 +29,7 @@ class KeptTable:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder_of(folder) / "table.parquet"
+        self.file = results_folder(folder) / "table.parquet"
         self._query = b""
 
     def begin(self, query: str) -> None:
@@ -65,7 +65,7 @@ class KeptTable:
             newest, upto_us = version, hop_us
         if table is not None and table is not held and upto_us is not None:
             said = {HOP: b"%d" % upto_us, QUERY: self._query, VERSION: b"%d" % newest}
-            replace_file(self.file, table, said)
+            replace_answer(self.file, table, said)
 
     def _applied(self, table: pa.Table, changes: pa.Table, signs: pa.Array) -> pa.Table:
         coming, going = pc.greater(signs, 0), pc.less(signs, 0)
@@ -85,6 +85,13 @@ class KeptTable:
             return pq.read_table(self.file) if self.file.is_file() else None
         except (pa.ArrowException, OSError) as error:
             raise SinkError(f"cannot read {self.file}: {error}") from error
+
+
+def replace_answer(file: Path, table: pa.Table, said: dict[bytes, bytes]) -> None:
+    """Replace the Parquet file of an answer whole; its metadata says something of it."""
+    table = table.replace_schema_metadata(said)
+    with writing(file):
+        replace_whole(file, lambda pending: pq.write_table(table, pending), "answer pending")
 
 
 def _codes(coding: Coding, table: pa.Table) -> npt.NDArray[np.int64]:

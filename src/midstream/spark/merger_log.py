@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-
 from midstream.engine.results.merger import ResultMerger
+from midstream.local.files import read_table, write_table
 from midstream.model.failpoint import reach
 from midstream.plan.plan import Plan
 
@@ -34,7 +33,7 @@ class MergerLog:
         for number in sorted(self._numbers(), reverse=True):
             if number < batch:
                 state = self.folder / f"{number:08d}"
-                held = {file.stem: _read(file) for file in state.glob("*.arrow")}
+                held = {file.stem: read_table(file) for file in state.glob("*.arrow")}
                 merger.load(json.loads((state / "merger.json").read_text(encoding="utf-8")), held)
                 break
         return merger
@@ -48,8 +47,7 @@ class MergerLog:
         pending = self.folder / f".{batch:08d}.{os.getpid()}.pending"
         pending.mkdir(parents=True, exist_ok=True)
         for name, table in held.items():
-            with pa.OSFile(str(pending / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-                writer.write(table)
+            write_table(pending / f"{name}.arrow", table)
         (pending / "merger.json").write_text(json.dumps(plain), encoding="utf-8")
         state = self.folder / f"{batch:08d}"
         shutil.rmtree(state, ignore_errors=True)
@@ -62,8 +60,3 @@ class MergerLog:
     def _numbers(self) -> list[int]:
         found = self.folder.glob("[0-9]*") if self.folder.is_dir() else ()
         return [int(f.name) for f in found if (f / "merger.json").is_file()]
-
-
-def _read(file: Path) -> pa.Table:
-    with pa.OSFile(str(file), "rb") as source:
-        return pa.ipc.open_file(source).read_all()

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from midstream.local.files import replace_json
 from midstream.model.errors import MidstreamError
 from midstream.model.format import check_format
 from midstream.model.stream import StreamSchema
@@ -62,9 +63,7 @@ def write_catalog(folder: Path, catalog: Catalog) -> None:
         "aggregates": {name: write_type(a.type) for name, a in catalog.aggregates.items()},
         "first": write_plan(catalog.first),
     }
-    pending = folder / f".catalog.{os.getpid()}.pending"
-    pending.write_text(json.dumps(plain), encoding="utf-8")
-    os.replace(pending, folder / "catalog.json")
+    replace_json(folder / "catalog.json", plain)
 
 
 def read_catalog(folder: Path, aggregates: Mapping[str, UserAggregate] | None = None) -> Catalog:

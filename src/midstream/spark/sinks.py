@@ -22,11 +22,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from midstream.engine.results.merger import Departure
+from midstream.local.files import results_folder
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
 from midstream.spark.blobs import from_blob
-from midstream.spark.files import folder_of, replace_file
-from midstream.spark.kept_table import HOP, KeptTable
+from midstream.spark.kept_table import HOP, KeptTable, replace_answer
 from midstream.spark.lines import RESULT
 
 TABLE = "table"
@@ -52,7 +52,7 @@ class ParquetFolder:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder_of(folder)
+        self.folder = results_folder(folder)
 
     def write_frame(self, results: DataFrame, batch: int) -> None:
         """Replace the files of a batch."""
@@ -79,7 +79,7 @@ class ParquetFolder:
         if whole:
             answer = [d for d in whole if d.hop_us == whole[-1].hop_us]
             file = self.folder / "answer.parquet"
-            replace_file(file, together([d.rows for d in answer]), {HOP: b"%d" % (whole[-1].hop_us or 0)})
+            replace_answer(file, together([d.rows for d in answer]), {HOP: b"%d" % (whole[-1].hop_us or 0)})
         others = [d for d in departures if not d.complete and d.rows.num_rows]
         if others or not whole:
             tables = [
