@@ -25,7 +25,7 @@ from midstream.local.changes import query_text
 from midstream.model.errors import MidstreamError
 from midstream.model.time import format_instant
 from midstream.spark.available import require_pyspark
-from midstream.spark.change import PreparedChange, prepare_change
+from midstream.spark.change import PreparedChange, prepare_change_to
 from midstream.spark.checkpoint import Checkpoint
 
 HAPPENED = {
@@ -97,7 +97,7 @@ def change_command(
 
 def _prepared(checkpoint: Path, text: str, request: ChangeRequest, called: str) -> PreparedChange:
     try:
-        return prepare_change(checkpoint, text, request)
+        return prepare_change_to(checkpoint, text, request)
     except MidstreamError as error:
         raise MidstreamError(f"the query goes on as it was: {called}: {error}") from error
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -17,31 +17,18 @@ from rich.text import Text
 
 from midstream.app.show import sparkline
 from midstream.app.status import batch_line, figures, plan_lines
-from midstream.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from midstream.spark.run import SparkRun  # PySpark is an extra, and slow to import
 
 LOOK_S = 0.25
 HISTORY = 60
 
 
-class Watched(Protocol):
-    """A run on Spark, as far as the view needs it."""
-
-    name: str
-
-    def running_plan(self) -> Plan:
-        """Return the plan that runs, or is being migrated to."""
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the query ends; return whether it has."""
-
-    def status(self) -> dict[str, Any]:
-        """Return how the query is doing."""
-
-
 class View:
     """What is shown of one run: the figures of its status, rates over time, the join tree."""
 
-    def __init__(self, run: Watched, about: str) -> None:
+    def __init__(self, run: "SparkRun", about: str) -> None:
         self._run = run
         self._about = about
         self._started = time.time()
@@ -65,7 +52,7 @@ class View:
         return Panel(Group(picture, Text(note or self._about, style="dim")), title=title, title_align="left")
 
 
-def watch(run: Watched, about: str, note: Callable[[], str] = lambda: "") -> None:
+def watch(run: "SparkRun", about: str, note: Callable[[], str] = lambda: "") -> None:
     """Show a run until it ends; a failure of the query is raised.
 
     `note` is called at every look, and what it returns is shown.

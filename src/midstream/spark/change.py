@@ -14,13 +14,7 @@ from midstream.local.replay import make_plan
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.repository import (
-    Catalog,
-    StoredVersions,
-    add_version,
-    numbers,
-    read_catalog,
-)
+from midstream.spark.repository import Catalog, StoredVersions, add_version, numbers, read_catalog
 
 
 @dataclass(frozen=True)
@@ -54,12 +48,7 @@ class PreparedChange:
         return self.checkpoint.controls.send(CHANGE, change=self.request.to_dict(), version=number)
 
 
-def ask_for_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> str:
-    """Check a change, put its version into the repository and send the control row; return its id."""
-    return _prepare(checkpoint, catalog, plan, request).send()
-
-
-def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedChange:
+def prepare_change_to(folder: Path, sql: str, request: ChangeRequest) -> PreparedChange:
     """Plan and check a change of the query that lives in a checkpoint to another one, given as text."""
     checkpoint = Checkpoint.existing(folder)
     try:
@@ -67,20 +56,15 @@ def prepare_change(folder: Path, sql: str, request: ChangeRequest) -> PreparedCh
     except FileNotFoundError:
         raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
     query = parse_query(sql, catalog.streams, catalog.aggregates)
-    return _prepare(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
+    return prepare_change(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
 
 
-def change_from_text(folder: Path, sql: str, request: ChangeRequest) -> str:
-    """Ask the query that lives in a checkpoint for another one, given as text."""
-    return prepare_change(folder, sql, request).send()
-
-
-def _prepare(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:
-    first = catalog.first
+def prepare_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:
+    """Check a change of the query that lives in a checkpoint to another plan."""
     catalog.check(plan)
     folder, gone = checkpoint.versions, _given_up(checkpoint)
     number = max((n for n in numbers(folder) if n not in gone), default=1)
-    versions = StoredVersions(str(folder), first, catalog.aggregates)
+    versions = StoredVersions(str(folder), catalog.first, catalog.aggregates)
     running = versions.plan_of(number)
     check_change(running, plan, request)
     # Results of versions that run together can leave in one table.

@@ -41,16 +41,6 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone=zone)
 
 
-class _Same:
-    """The spec of a query whose buckets all share it."""
-
-    def __init__(self, spec: BucketSpec) -> None:
-        self._spec = spec
-
-    def __call__(self, label: int) -> BucketSpec:
-        return self._spec
-
-
 def output_lines(
     versions: Callable[[], Sequence[tuple[int, Plan]]],
     frames: Mapping[str, DataFrame],
@@ -73,7 +63,7 @@ def output_lines(
     if controls is not None:
         packed.append(control_lines(controls, spec.labels))
     together = reduce(DataFrame.unionByName, packed)
-    processor = BucketProcessor(_Same(spec), mapped_folder)
+    processor = BucketProcessor(lambda label: spec, mapped_folder)
     return together.groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
 
 

@@ -29,7 +29,7 @@ from midstream.model.failpoint import reach
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
-from midstream.spark.change import ask_for_change
+from midstream.spark.change import prepare_change
 from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.control_log import sent_ns
 from midstream.spark.failure import sentence_of
@@ -285,13 +285,7 @@ class SparkRun:
 
     def wait_for_migration(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a migration is over, or refused; return its record, or None when time is up."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._records.all() if r["identity"] == identity), None)
-            if found is not None and found["state"] not in (RUNNING, QUEUED):
-                return found
-            time.sleep(0.05)
-        return None
+        return self._wait_for_record(self._records, identity, (RUNNING, QUEUED), timeout_s)
 
     def change(self, query: Any, method: str = drain_method, order: str | None = None, **options: Any) -> str:
         """Ask for another query; return the id of the control row, which names the change in the events.
@@ -306,7 +300,7 @@ class SparkRun:
         text = query if isinstance(query, str) else "(built)"
         request = ChangeRequest.of(text, {"method": method, "order": order, **options})
         plan = self._planner(query, request.plan, request.join)
-        return ask_for_change(self._checkpoint, self._catalog, plan, request)
+        return prepare_change(self._checkpoint, self._catalog, plan, request).send()
 
     def control(self, control: str) -> str:
         """Give the whole query a control element: fstart, istop, dstop; or abort the last change. Return its id."""
@@ -319,10 +313,15 @@ class SparkRun:
 
     def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a change is over, or refused; return its record, or None when time is up."""
+        return self._wait_for_record(self._live.records, identity, OPEN, timeout_s)
+
+    def _wait_for_record(
+        self, records: Records, identity: str, unsettled: Sequence[str], timeout_s: float
+    ) -> dict[str, Any] | None:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and self._query.isActive:
-            found = next((r for r in self._live.records.all() if r["identity"] == identity), None)
-            if found is not None and found["state"] not in OPEN:
+            found = next((r for r in records.all() if r["identity"] == identity), None)
+            if found is not None and found["state"] not in unsettled:
                 return found
             time.sleep(0.05)
         return None
