@@ -9,17 +9,18 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
+from midstream.change.request import DRAIN, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
+from midstream.local.changes import ask_change
 from midstream.local.explain import explain_migration, explain_plan
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.replay import make_plan
@@ -29,10 +30,13 @@ from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError
-from midstream.model.stream import StreamSchema
 from midstream.model.time import parse_duration, parse_instant
 from midstream.plan.aggregates import UserAggregate, check_aggregate_name
 from midstream.plan.plan import Plan
+from midstream.spark.query import PlannedOnSpark, SparkStream, spark_stream
+
+if TYPE_CHECKING:
+    from midstream.spark.run import SparkRun
 
 Planner = Callable[["str | QueryBuilder", str | None, str], Plan]
 """Plans a query given as text or by the builder, with a join order and method."""
@@ -78,8 +82,6 @@ class Engine:
         self, query: "str | QueryBuilder", name: str = "query", plan: str | None = None, join: str = "auto"
     ) -> "PlannedQuery | SparkQuery":
         """Plan a query given as SQL text or by the builder; `plan` is a join order such as `((a b) c)`."""
-        if not isinstance(query, str | QueryBuilder):
-            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
         planned = self._plan(query, plan, join)
         if self._spark is not None:
             frames = tuple(self._frames.values())
@@ -96,50 +98,18 @@ class Engine:
 
     def _plan(self, query: "str | QueryBuilder", plan: str | None, join: str) -> Plan:
         catalog = [s.schema for s in self._streams.values()] + [s.schema for s in self._frames.values()]
-        streams = tuple(self._streams.values())
-        if isinstance(query, str):
-            return make_plan(parse_query(query, catalog, self._aggregates), plan, join, streams)
-        return make_plan(query.bind(catalog, self._aggregates), plan, join, streams)
+        if not isinstance(query, str | QueryBuilder):
+            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
+        bound = (
+            parse_query(query, catalog, self._aggregates)
+            if isinstance(query, str)
+            else query.bind(catalog, self._aggregates)
+        )
+        return make_plan(bound, plan, join, tuple(self._streams.values()))
 
 
-@dataclass(frozen=True)
-class SparkStream:
-    """A declared streaming DataFrame."""
-
-    schema: StreamSchema
-    frame: Any
-    lateness_us: int
-
-
-def spark_stream(name: str, frame: Any, time: str, lateness_us: int) -> SparkStream:
-    """Check a streaming DataFrame and take its schema."""
-    if not getattr(frame, "isStreaming", False):
-        raise MidstreamError(f"stream '{name}' is not a streaming DataFrame; make it with spark.readStream")
-    if lateness_us < 0:
-        raise MidstreamError(f"stream '{name}': lateness cannot be negative")
-    from midstream.spark.graph import arrow_schema  # PySpark is an extra
-
-    return SparkStream(StreamSchema(name, arrow_schema(frame), time), frame, lateness_us)
-
-
-class SparkQuery:
+class SparkQuery(PlannedOnSpark):
     """A query ready to run on Spark."""
-
-    def __init__(
-        self,
-        spark: Any,
-        name: str,
-        plan: Plan,
-        streams: tuple[SparkStream, ...],
-        planner: Planner,
-        aggregates: dict[str, UserAggregate],
-    ) -> None:
-        self.name = name
-        self.plan = plan
-        self._spark = spark
-        self._streams = streams
-        self._planner = planner
-        self._aggregates = aggregates
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -154,7 +124,7 @@ class SparkQuery:
         trigger: dict[str, Any] | None = None,
         streams: Sequence[str] = (),
         adapt: str | None = None,
-    ) -> Any:
+    ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
         `sink` is a folder for Parquet, a function of (DataFrame, batch number), or {"format": ..., options}. `buckets`
@@ -165,31 +135,19 @@ class SparkQuery:
         """
         from midstream.spark.run import SparkRun  # PySpark is an extra
 
-        frames = {s.schema.name: s.frame for s in self._streams}
-        lateness = {s.schema.name: s.lateness_us for s in self._streams}
-        return SparkRun(
-            self._spark, self.name, self.plan, frames, lateness, sink, checkpoint, buckets, ordered, trigger,
-            [s.schema for s in self._streams], self._planner, self._aggregates, streams, adapt,
-        )  # fmt: skip
+        return SparkRun(self, sink, Path(checkpoint), buckets, ordered, trigger or {}, streams, adapt)
 
 
+@dataclass(frozen=True)
 class PlannedQuery:
     """A query ready to run in process."""
 
-    def __init__(
-        self,
-        name: str,
-        plan: Plan,
-        streams: tuple[RecordedStream, ...],
-        planner: Planner,
-        aggregates: Mapping[str, UserAggregate] | None = None,
-    ) -> None:
-        self.name = name
-        self.plan = plan
-        self.streams = streams
-        self.planner = planner
-        """Plans another query over the same streams."""
-        self._aggregates = aggregates or {}
+    name: str
+    plan: Plan
+    streams: tuple[RecordedStream, ...]
+    planner: Planner
+    """Plans another query over the same streams."""
+    aggregates: Mapping[str, UserAggregate]
 
     def explain(self) -> str:
         """Return the plan as people read it."""
@@ -217,7 +175,7 @@ class PlannedQuery:
         adaptation = adaptation_of(adapt, self.plan)
         loop = Loop(
             self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation,
-            aggregates=self._aggregates,
+            aggregates=self.aggregates,
         )  # fmt: skip
         schema = output_schema(self.plan)
         if checkpoint is not None:
@@ -275,7 +233,7 @@ class Run:
     def stop(self) -> "Run":
         """End a run with a checkpoint here; started again with it, the run goes on from here."""
         self._check_open()
-        self._guarded_change(self._running.stop)
+        self._guarded(self._running.stop, refusable=True)
         self._stopped = True
         return self
 
@@ -290,13 +248,15 @@ class Run:
         self._sink.commit()
         self._running.release()
 
-    def _guarded(self, work: Callable[[], None]) -> "Run":
+    def _guarded(self, work: Callable[[], None], refusable: bool = False) -> "Run":
+        """Do something that fails the run if it fails; what may be refused leaves the run as it was then."""
         try:
             work()
-        except BaseException:
-            self._sink.abort()
-            self._running.release()
-            self._failed = True
+        except BaseException as error:
+            if not (refusable and isinstance(error, MidstreamError)):
+                self._sink.abort()
+                self._running.release()
+                self._failed = True
             raise
         return self
 
@@ -325,33 +285,16 @@ class Run:
         """
         self._check_open()
         number = str(len(self._running.changes()) + 1)
-        if not isinstance(query, str | QueryBuilder):
-            raise MidstreamError(f"a query is SQL text or a builder, not {type(query).__name__}")
-        text = query if isinstance(query, str) else "(built)"
         asked = {"method": method, "order": order, **options}
-        request = ChangeRequest.of(text, asked, identity=number)
-        plan = self.query.planner(query, request.plan, request.join)
-        self._guarded_change(lambda: self._running.change(request, plan))
+        request, plan = ask_change(query, self.query.planner, asked, number)
+        self._guarded(lambda: self._running.change(request, plan), refusable=True)
         return self.changes()[-1]
 
     def control(self, control: str) -> "Run":
         """Give the whole query a control element at the next row: fstart, istop, dstop; or abort the last change."""
         self._check_open()
         request = ControlRequest(control)
-        self._guarded_change(lambda: self._running.control(request))
-        return self
-
-    def _guarded_change(self, work: Callable[[], None]) -> None:
-        """Do something that may be refused, which leaves the run as it was."""
-        try:
-            work()
-        except MidstreamError:
-            raise
-        except BaseException:
-            self._sink.abort()
-            self._running.release()
-            self._failed = True
-            raise
+        return self._guarded(lambda: self._running.control(request), refusable=True)
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change of the query."""

@@ -21,11 +21,10 @@ def launch(file: PipelineFile, spark: Any) -> SparkRun:
                 engine.aggregate(aggregate.name, aggregate.function, aggregate.type)
             query = engine.query(file.sql, file.name, file.plan, file.join)
             assert isinstance(query, SparkQuery)
-            run: SparkRun = query.start(
+            return query.start(
                 file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger, file.also_read, file.adapt
             )
     except PipelineError:
         raise
     except MidstreamError as error:
         raise PipelineError(f"pipeline {file.path}: {error}") from error
-    return run

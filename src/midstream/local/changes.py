@@ -1,7 +1,8 @@
-"""Changes as the command line speaks of them: the new query, and what is known before anything happens."""
+"""Changes as they are asked for: the new query, its plan, and what is known before anything happens."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from midstream.change.forecast import ChangeForecast, forecast_change
 from midstream.change.guarantees import LABELS
@@ -37,6 +38,14 @@ def plan_change(query: str, rehearsal: Rehearsal) -> Plan:
         return make_plan(asked, streams=rehearsal.streams)
     except MidstreamError as error:
         raise MidstreamError(f"{name}: {error}") from error
+
+
+def ask_change(
+    query: Any, planner: Callable[[Any, str | None, str], Plan], asked: dict[str, Any], identity: str = ""
+) -> tuple[ChangeRequest, Plan]:
+    """Return the request of a change to a query given as text or by the builder, and the plan of that query."""
+    request = ChangeRequest.of(query if isinstance(query, str) else "(built)", asked, identity=identity)
+    return request, planner(query, request.plan, request.join)
 
 
 def explain_change(

@@ -57,8 +57,7 @@ class Loop:
         check_framework(self.plan, self.framework)
         if self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
-        if type(self.buckets) is not int or not 1 <= self.buckets <= MOST_BUCKETS:
-            raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {self.buckets}")
+        check_buckets(self.buckets)
 
     def run(
         self,
@@ -331,6 +330,13 @@ class RunningLoop:
 
 def _for(name: str, on_late: Callable[[str, Rows], None] | None) -> Callable[[Rows], None] | None:
     return None if on_late is None else lambda rows: on_late(name, rows)
+
+
+def check_buckets(count: int) -> int:
+    """Return a number of buckets, if it is one."""
+    if type(count) is not int or not 1 <= count <= MOST_BUCKETS:
+        raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {count!r}")
+    return count
 
 
 def columns_used(stream: str, plans: Sequence[Plan]) -> set[str] | None:

@@ -1,6 +1,7 @@
 """The graph: streaming DataFrames to one DataFrame of output lines, with every bucket on its own partition."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -41,24 +42,31 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone=zone)
 
 
+@dataclass(frozen=True)
+class Input:
+    """A stream that is read: its schema, its position among those declared, and its rows."""
+
+    schema: StreamSchema
+    position: int
+    frame: DataFrame
+
+
 def output_lines(
     versions: Callable[[], Sequence[tuple[int, Plan]]],
-    frames: Mapping[str, DataFrame],
+    inputs: Sequence[Input],
     spec: BucketSpec,
     mapped_folder: str,
     controls: DataFrame | None,
-    streams: Mapping[str, StreamSchema],
-    positions: Mapping[str, int],
 ) -> DataFrame:
     """Return the lines all buckets emit: results, reports, late rows."""
     packed = []
-    for name, stream in streams.items():
-        frame = frames[name]
+    for read in inputs:
+        stream, frame = read.schema, read.frame
         if not spec.recorded:
             # A later version may read any column a query can use.
             wanted = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
             frame = frame.select(*[F.col(f"`{c}`") for c in wanted])
-        packer = Packer(versions, name, positions[name], stream.time, spec.labels, spec.recorded)
+        packer = Packer(versions, stream.name, read.position, stream.time, spec.labels, spec.recorded)
         packed.append(frame.mapInArrow(packer, PACKED))
     if controls is not None:
         packed.append(control_lines(controls, spec.labels))

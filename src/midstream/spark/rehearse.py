@@ -41,7 +41,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER
 from midstream.spark.blobs import to_blob
 from midstream.spark.control_log import ControlLog
-from midstream.spark.graph import labels_of, output_lines
+from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import of_lines
 from midstream.spark.mapped import forget_query
 from midstream.spark.settings import shared_memory, with_settings
@@ -241,18 +241,13 @@ def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) 
         rehearsal.on_batch(of_lines(lines.select("bucket", "kind", "blob").collect()), number, started)
 
     with with_settings(spark, len(rehearsal.labels), rehearsal=True):
-        frames = {
-            name: spark.readStream.schema(STAGED)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(folder / "in" / f"stream{k}"))
-            for k, name in enumerate(names)
-        }
+        inputs = []
+        for k, name in enumerate(names):
+            reader = spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1)
+            staged = reader.parquet(str(folder / "in" / f"stream{k}"))
+            inputs.append(Input(used[name].stream, used[name].position, staged))
         controls = None if log is None else spark.readStream.text(str(log.folder))
-        schemas = {name: used[name].stream for name in names}
-        positions = {name: used[name].position for name in names}
-        lines = output_lines(
-            rehearsal.versions.wanted, frames, rehearsal.spec(), str(shared), controls, schemas, positions
-        )
+        lines = output_lines(rehearsal.versions.wanted, inputs, rehearsal.spec(), str(shared), controls)
         writer = lines.writeStream.foreachBatch(on_batch)
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
         # A run over what is there reads no control rows that come later.

@@ -4,39 +4,39 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from midstream.change.record import OPEN
 from midstream.change.request import DRAIN as drain_method
-from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.request import ControlRequest
 from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, total
 from midstream.engine.results.schema import output_schema
+from midstream.local.changes import ask_change
 from midstream.local.explain import explain_plan
-from midstream.local.loop import MOST_BUCKETS
+from midstream.local.loop import check_buckets
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
-from midstream.model.stream import StreamSchema
-from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
 from midstream.spark.change import prepare_change
 from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.control_log import sent_ns
 from midstream.spark.failure import sentence_of
-from midstream.spark.graph import labels_of, output_lines
+from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.kept_table import KeptTable
 from midstream.spark.live import LiveQuery, open_catalog
 from midstream.spark.mapped import forget_query
+from midstream.spark.query import PlannedOnSpark
 from midstream.spark.rates import Rates
 from midstream.spark.repository import read_catalog
 from midstream.spark.settings import shared_memory, with_settings
@@ -46,7 +46,6 @@ from midstream.spark.writer import ResultWriter
 ENDING = (STOP, DRAIN)
 EVENTS = {CHANGE: "change asked"}
 """What reading a control row is called in the events, where that is not what it asks for."""
-Planner = Callable[[Any, str | None, str], Plan]
 
 
 class SparkRun:
@@ -54,53 +53,37 @@ class SparkRun:
 
     def __init__(
         self,
-        spark: SparkSession,
-        name: str,
-        plan: Plan,
-        frames: Mapping[str, DataFrame],
-        lateness_us: Mapping[str, int],
+        query: PlannedOnSpark,
         sink: Any,
-        checkpoint: str | Path,
-        buckets: int | None = None,
-        ordered: bool = False,
-        trigger: dict[str, Any] | None = None,
-        schemas: Sequence[StreamSchema] = (),
-        planner: Planner | None = None,
-        aggregates: Mapping[str, UserAggregate] | None = None,
-        streams: Sequence[str] = (),
-        adapt: str | None = None,
+        checkpoint: Path,
+        buckets: int | None,
+        ordered: bool,
+        trigger: dict[str, Any],
+        streams: Sequence[str],
+        adapt: str | None,
     ) -> None:
-        self.plan = plan
-        self.name = name
-        self._adaptation = adaptation_of(adapt, plan)
-        self._schemas = tuple(schemas) or tuple(s.stream for s in plan.query.sources)
-        self._planner = planner
-        asked = buckets if buckets is not None else spark.sparkContext.defaultParallelism
-        if type(asked) is not int or not 1 <= asked <= MOST_BUCKETS:
-            raise MidstreamError(f"buckets must be a whole number from 1 to {MOST_BUCKETS}, not {asked!r}")
-        self._checkpoint = Checkpoint(Path(checkpoint))
+        self.name = query.name
+        self._asked = query
+        adaptation = adaptation_of(adapt, query.plan)
+        spark, schemas = query.spark, [s.schema for s in query.streams]
+        asked = check_buckets(buckets if buckets is not None else spark.sparkContext.defaultParallelism)
+        self._checkpoint = Checkpoint(checkpoint)
         known = self._checkpoint.versions
         # A restart may name a later version; the number of buckets is that of the first one.
-        first = read_catalog(known, aggregates).first if (known / "catalog.json").is_file() else plan
-        self.buckets = 1 if first.partitioning.one_bucket else asked
-        self._spark = spark
-        given = sink_of(sink, output_schema(first), spark)
-        who = self._checkpoint.identify(name, plan, self.buckets, labels_of(spark, self.buckets))
-        self._labels = tuple(who["labels"])
-        self._mapped = shared_memory() / who["id"]
-        self._catalog = open_catalog(known, self._schemas, first, streams, aggregates or {})
+        first = read_catalog(known, query.aggregates).first if (known / "catalog.json").is_file() else query.plan
         self.plan = first
+        self.buckets = 1 if first.partitioning.one_bucket else asked
+        given = sink_of(sink, output_schema(first), spark)
+        who = self._checkpoint.identify(self.name, query.plan, self.buckets, labels_of(spark, self.buckets))
+        self._mapped = shared_memory() / who["id"]
+        self._catalog = open_catalog(known, schemas, first, streams, query.aggregates)
         if isinstance(given, KeptTable):
             given.begin(who["id"])
+        writer = ResultWriter(given, ordered)
         self._live = LiveQuery(
-            self._checkpoint,
-            self._labels,
-            first,
-            ResultWriter(given, ordered),
-            self._adaptation,
-            self._catalog.aggregates,
+            self._checkpoint, tuple(who["labels"]), first, writer, adaptation, self._catalog.aggregates
         )
-        self._trigger = trigger or {}
+        self._trigger = trigger
         self._rates = Rates()
         self._records = Records()
         self._now = self._reported_before()
@@ -114,11 +97,11 @@ class SparkRun:
             self._checkpoint.clear_broken_start()
             self._totals, self._counted = self._earlier_totals()
             self._started_ns = time.time_ns()
-            self._query = self._start(frames, lateness_us)
+            self._query = self._start()
         except BaseException:
             self._checkpoint.release()
             raise
-        self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{name}", daemon=True)
+        self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{self.name}", daemon=True)
         self._watch.start()
 
     def _reported_before(self) -> BatchSummary:
@@ -133,15 +116,14 @@ class SparkRun:
         last = status.get("last_batch") or {}
         return {k: int(status.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
 
-    def _start(self, frames: Mapping[str, DataFrame], lateness_us: Mapping[str, int]) -> StreamingQuery:
-        positions = {s.name: k for k, s in enumerate(self._schemas) if s.name in self._catalog.read}
-        lateness = {position: lateness_us.get(name, 0) for name, position in positions.items()}
-        spec = self._live.spec(lateness)
-        schemas = {s.name: s for s in self._schemas if s.name in positions}
-        controls = self._spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
-        with with_settings(self._spark, self.buckets):
-            versions = self._live.versions.wanted
-            lines = output_lines(versions, frames, spec, str(self._mapped), controls, schemas, positions)
+    def _start(self) -> StreamingQuery:
+        spark, streams = self._asked.spark, self._asked.streams
+        read = {k: stream for k, stream in enumerate(streams) if stream.schema.name in self._catalog.read}
+        spec = self._live.spec({position: stream.lateness_us for position, stream in read.items()})
+        inputs = [Input(stream.schema, position, stream.frame) for position, stream in read.items()]
+        controls = spark.readStream.text(str(self._checkpoint.controls.folder.absolute()))
+        with with_settings(spark, self.buckets):
+            lines = output_lines(self._live.versions.wanted, inputs, spec, str(self._mapped), controls)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
             query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
@@ -295,11 +277,7 @@ class SparkRun:
         graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
         """
         self._check_running()
-        if self._planner is None:
-            raise MidstreamError(f"query '{self.name}' was started without a way to plan another")
-        text = query if isinstance(query, str) else "(built)"
-        request = ChangeRequest.of(text, {"method": method, "order": order, **options})
-        plan = self._planner(query, request.plan, request.join)
+        request, plan = ask_change(query, self._asked.planner, {"method": method, "order": order, **options})
         return prepare_change(self._checkpoint, self._catalog, plan, request).send()
 
     def control(self, control: str) -> str:
