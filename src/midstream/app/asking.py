@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -43,6 +43,33 @@ def wait_for(look: Callable[[], Found | None], seconds: float) -> Found | None:
     while (found := look()) is None and time.monotonic() < deadline:
         time.sleep(LOOK_S)
     return found
+
+
+def wait_for_record(
+    held: Checkpoint,
+    event: str,
+    identity: str,
+    unsettled: Sequence[str],
+    seconds: float,
+    show: Callable[[dict[str, Any] | None, list[dict[str, Any]]], None],
+) -> dict[str, Any] | None:
+    """Wait until something that was asked for is settled; return its last record, or the status of an ended query.
+
+    `show` is given, at every look, the record so far and all events of that name.
+    """
+    deadline = time.monotonic() + seconds
+    record: dict[str, Any] | None = None
+    while time.monotonic() < deadline:
+        events = [e for e in held.read_events() if e.get("event") == event]
+        mine = [e for e in events if e.get("identity") == identity]
+        record = mine[-1] if mine else None
+        if record is not None and record["state"] not in unsettled:
+            return record
+        show(record, events)
+        if (over := ended(held)) is not None:
+            return over
+        time.sleep(LOOK_S)
+    return record
 
 
 def say(sentence: str) -> None:

@@ -4,7 +4,6 @@ They plan, check and write into the checkpoint; the query reads it there. The qu
 """
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from midstream.app.asking import LOOK_S, CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for
+from midstream.app.asking import CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for, wait_for_record
 from midstream.app.changes import guarantee_lines, print_changes
 from midstream.app.show import wide_console
 from midstream.app.status import reached, under_way
@@ -104,15 +103,9 @@ def _prepared(checkpoint: Path, text: str, request: ChangeRequest, called: str) 
 
 def _wait_for_change(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:
     """Wait until a change is over, showing how it goes; return its last record, or the status of an ended query."""
-    deadline = time.monotonic() + seconds
-    record: dict[str, Any] | None = None
     with _progress() as show:
-        while time.monotonic() < deadline:
-            events = [e for e in held.read_events() if e.get("event") == CHANGE]
-            mine = [e for e in events if e.get("identity") == identity]
-            record = mine[-1] if mine else None
-            if record is not None and record["state"] not in OPEN:
-                return record
+
+        def look(record: dict[str, Any] | None, events: list[dict[str, Any]]) -> None:
             status = held.read_status()
             now = [c for c in status.get("changes", []) if c["identity"] == identity]
             if record is not None:
@@ -122,10 +115,8 @@ def _wait_for_change(held: Checkpoint, identity: str, seconds: float) -> dict[st
                 show("read", "the change is read, and takes effect after every row that has been read by now")
             else:
                 show("asked", "the change is asked for")
-            if (over := ended(held)) is not None:
-                return over
-            time.sleep(LOOK_S)
-    return record
+
+        return wait_for_record(held, CHANGE, identity, OPEN, seconds, look)
 
 
 @contextmanager

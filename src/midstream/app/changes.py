@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from midstream.app.tables import Record, print_records, print_table
 from midstream.change.forecast import ChangeForecast
 from midstream.change.guarantees import Cell, Guarantees
 from midstream.model.time import format_instant
@@ -34,12 +33,9 @@ def print_change_forecast(
     console.print()
     shown = {label: forecast.guarantees[label] for label in labels}
     reasons: list[str] = []
-    table = Table(title="Guarantees", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("method", *COLUMNS.values()):
-        table.add_column(name)
-    for label, guarantees in shown.items():
-        table.add_row(_mark(label, forecast) + label, *_cells(guarantees, reasons))
-    console.print(table, highlight=False)
+    names = ("method", *COLUMNS.values())
+    rows = [[_mark(label, forecast) + label, *_cells(given, reasons)] for label, given in shown.items()]
+    print_table(console, "Guarantees", names, rows, left=names)
     for number, reason in enumerate(reasons, 1):
         console.print(f"({number}) {reason}", highlight=False, markup=False)
     console.print()
@@ -85,14 +81,13 @@ def _number(reason: str, reasons: list[str]) -> str:
 
 
 def _print_timings(console: Console, forecast: ChangeForecast, labels: Sequence[str]) -> None:
-    table = Table(title="How long it would take, in event time (about)", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("method", "old query gone", "new query answers", "both run", "output pauses", "results held back"):
-        table.add_column(name, justify="left" if name == "method" else "right")
+    names = ("method", "old query gone", "new query answers", "both run", "output pauses", "results held back")
+    rows = []
     for label in labels:
         t = forecast.timings[label]
         times = (_after(t.old_gone_s), _after(t.first_answer_s), _during(t.together_s), _during(t.pause_s))
-        table.add_row(_mark(label, forecast) + label, *times, "?" if t.held_back is None else f"{t.held_back:,.0f}")
-    console.print(table, highlight=False)
+        rows.append([_mark(label, forecast) + label, *times, "?" if t.held_back is None else f"{t.held_back:,.0f}"])
+    print_table(console, "How long it would take, in event time (about)", names, rows, left=("method",))
 
 
 def _mark(label: str, forecast: ChangeForecast) -> str:
@@ -123,18 +118,8 @@ def _during(seconds: float | None) -> str:
 
 def print_changes(console: Console, records: list[dict[str, Any]]) -> None:
     """Print what became of changes."""
-    if not records:
-        return
-    table = Table(title="Changes", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("")
-    for r in records:
-        table.add_column(f"to version {r['to_version']}", overflow="fold")
-    for name, value in FACTS.items():
-        table.add_row(name, *(value(r) for r in records))
-    console.print(table, highlight=False)
-    for r in records:
-        if r.get("reason"):
-            console.print(f"the change to version {r['to_version']} was refused: {r['reason']}", highlight=False)
+    head: Callable[[Record], str] = lambda r: f"to version {r['to_version']}"  # noqa: E731
+    print_records(console, "Changes", records, head, FACTS, lambda r: f"the change {head(r)}")
 
 
 def _when(time_us: int | None) -> str:

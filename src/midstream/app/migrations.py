@@ -3,35 +3,30 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
+from midstream.app.tables import print_records, print_table
 from midstream.local.explain import MigrationForecast
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
 from midstream.spark.rates import Stretch
 
 NOWHERE_US = -(2**60)
+RUNS = "the running plan"
 
 
 def print_forecast(console: Console, running: Plan, target: Plan, forecast: MigrationForecast) -> None:
     """Print what a migration would find and cost."""
     console.print(f"From {running}\n  to {target}\n", highlight=False)
-    states = Table(title="States of the new plan", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("state", "the running plan", "about"):
-        states.add_column(name, justify="right" if name == "about" else "left")
-    for state in forecast.states:
-        kind = "has it: it is moved" if state.matched else "does not have it: incomplete"
-        states.add_row(" ".join(state.parts), kind, f"{_about(state.entries)} entries")
-    console.print(states, highlight=False)
-    table = Table(title="Strategies", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("strategy", "evaluations at once", "in all", "output", "ends"):
-        table.add_column(name, justify="right" if name in ("evaluations at once", "in all") else "left")
+    kinds = {True: "has it: it is moved", False: "does not have it: incomplete"}
+    states = [(" ".join(s.parts), kinds[s.matched], f"{_about(s.entries)} entries") for s in forecast.states]
+    print_table(console, "States of the new plan", ("state", RUNS, "about"), states, left=("state", RUNS))
+    rows = []
     for s in forecast.strategies:
         mark = "* " if s.strategy == forecast.chosen else "  "
-        table.add_row(mark + s.strategy, _about(s.at_once), _about(s.in_all), s.output, s.ends)
-    console.print(table, highlight=False)
+        rows.append((mark + s.strategy, _about(s.at_once), _about(s.in_all), s.output, s.ends))
+    names = ("strategy", "evaluations at once", "in all", "output", "ends")
+    print_table(console, "Strategies", names, rows, left=("strategy", "output", "ends"))
     console.print(f"* {forecast.chosen} would be chosen. Nothing has been changed.", highlight=False)
 
 
@@ -51,28 +46,14 @@ def _about(number: float | None) -> str:
 
 def print_migrations(console: Console, records: list[dict[str, Any]]) -> None:
     """Print what became of migrations."""
-    if not records:
-        return
-    table = Table(title="Migrations", title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("")
-    for r in records:
-        table.add_column(f"to {r['plan']}", overflow="fold")
-    for name, value in FACTS.items():
-        table.add_row(name, *(value(r) for r in records))
-    console.print(table, highlight=False)
-    for r in records:
-        if r.get("reason"):
-            console.print(f"{r['plan']} was refused: {r['reason']}", highlight=False)
+    print_records(console, "Migrations", records, lambda r: f"to {r['plan']}", FACTS, lambda r: str(r["plan"]))
 
 
 def print_stretches(console: Console, stretches: Sequence[Stretch]) -> None:
     """Print the output rate phase by phase."""
-    table = Table(title="Output, phase by phase", title_justify="left", box=SIMPLE_HEAD)
-    for name in ("phase", "plan", "micro-batches", "results per second of event time", "median micro-batch"):
-        table.add_column(name, justify="left" if name in ("phase", "plan") else "right")
-    for s in stretches:
-        table.add_row(s.phase, s.plan, str(s.batches), f"{s.results_per_s:,.0f}", f"{s.batch_s:.2f} s")
-    console.print(table, highlight=False)
+    names = ("phase", "plan", "micro-batches", "results per second of event time", "median micro-batch")
+    rows = [(s.phase, s.plan, str(s.batches), f"{s.results_per_s:,.0f}", f"{s.batch_s:.2f} s") for s in stretches]
+    print_table(console, "Output, phase by phase", names, rows, left=("phase", "plan"))
 
 
 def _when(time_us: int | None) -> str:

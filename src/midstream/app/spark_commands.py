@@ -5,14 +5,13 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from midstream.app.asking import LOOK_S, CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for
+from midstream.app.asking import CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for, wait_for_record
 from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
@@ -191,21 +190,14 @@ def migrate_command(
 
 def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:
     """Wait until a migration is over, saying how it goes; return its last record, or the status of an ended query."""
-    deadline = time.monotonic() + seconds
-    shown = ""
-    record: dict[str, Any] | None = None
-    while time.monotonic() < deadline:
-        mine = [e for e in held.read_events() if e.get("event") == "migration" and e.get("identity") == identity]
-        record = mine[-1] if mine else None
-        if record is not None and record["state"] not in ("queued", "running"):
-            return record
-        if record is not None and record["state"] != shown:
-            shown = record["state"]
-            say(f"the migration is {shown} ({record['strategy']})")
-        if (over := ended(held)) is not None:
-            return over
-        time.sleep(LOOK_S)
-    return record
+    shown: list[str] = []
+
+    def look(record: dict[str, Any] | None, events: list[dict[str, Any]]) -> None:
+        if record is not None and shown[-1:] != [record["state"]]:
+            shown.append(record["state"])
+            say(f"the migration is {record['state']} ({record['strategy']})")
+
+    return wait_for_record(held, "migration", identity, ("queued", "running"), seconds, look)
 
 
 def demo_command(

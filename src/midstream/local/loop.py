@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from midstream.change.record import unreached
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.engine.bucket.state import Due
@@ -19,7 +18,7 @@ from midstream.engine.run.contract import Framework
 from midstream.engine.run.family import family_of
 from midstream.local.arrivals import StreamReader
 from midstream.local.batch_folder import BatchFolder
-from midstream.local.report import BatchReport, Report
+from midstream.local.report import Report, change_records
 from midstream.local.sinks import FileSink, Sink, TableSink
 from midstream.local.sources import RecordedStream
 from midstream.migrate.request import MigrationRequest
@@ -195,9 +194,7 @@ class RunningLoop:
         while (earliest := self.next_us) < before_us:
             end = min((earliest // width + 1) * width, before_us)
             rows = {name: reader.until(end) for name, reader in self._readers.items()}
-            batch = self._batch(rows, end)
-            if batch is not None:
-                self._add(batch)
+            if self._batch(rows, end):
                 self._commit()
                 return True
         if before_us < FOREVER:
@@ -276,9 +273,7 @@ class RunningLoop:
         if not self.finished:
             self.finished = True
             self._emit(self.host.finish())
-            report.late_by_stream = {name: reader.late for name, reader in self._readers.items()}
-            report.late = sum(report.late_by_stream.values())
-            report.wall_s = time.perf_counter() - self._started
+            report.end({name: reader.late for name, reader in self._readers.items()}, self._started)
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()
@@ -291,19 +286,14 @@ class RunningLoop:
 
     def changes(self) -> list[dict[str, Any]]:
         """Return what became of each change."""
-        begun = self.host.control.records()
-        rest = [r for r in self._loop.schedule if isinstance(r, ChangeRequest)][len(begun) :]
-        return [r.to_dict() for r in (*begun, *unreached(rest, len(begun) + 2))]
+        return change_records(self.host.control, self._loop.schedule)
 
-    def _add(self, batch: BatchReport) -> None:
-        self.report.batches.append(batch)
-        self.report.rows_in += batch.rows_in
-
-    def _batch(self, rows: dict[str, Rows], end: int) -> BatchReport | None:
+    def _batch(self, rows: dict[str, Rows], end: int) -> bool:
+        """Run a micro-batch; return whether there were rows."""
         host = self.host
         if not any(len(r) for r in rows.values()):
             host.read_us = end
-            return None
+            return False
         started = time.perf_counter()
         before = host.streams()
         left = host.on_rows(rows, end)
@@ -311,21 +301,10 @@ class RunningLoop:
         if self._planner is not None:
             self._planner.on_batch(left.reports)
         read = before | host.streams()
-        summary = left.summary
-        return BatchReport(
-            end=end,
-            rows_in=sum(len(r) for name, r in rows.items() if name in read),
-            rows_out=rows_out,
-            predicate_evaluations=summary.predicate_evaluations,
-            state_tuples=summary.state_tuples,
-            state_bytes=summary.state_bytes,
-            wall_ms=(time.perf_counter() - started) * 1000,
-            plan=summary.plan,
-            phase=summary.phase,
-            output_delay_us=left.delay_us,
-            hops=summary.hops,
-            flips=summary.flips,
-        )
+        rows_in = sum(len(r) for name, r in rows.items() if name in read)
+        wall_s = time.perf_counter() - started
+        self.report.add(end, rows_in, rows_out, left.summary, left.delay_us, wall_s)
+        return True
 
 
 def _for(name: str, on_late: Callable[[str, Rows], None] | None) -> Callable[[Rows], None] | None:

@@ -1,8 +1,18 @@
 """The report of a run: what went in, what came out, what it cost, batch by batch."""
 
 import json
+import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from midstream.change.control import ControlManager
+from midstream.change.record import unreached
+from midstream.change.request import ChangeRequest
+from midstream.engine.results.reports import BatchSummary
+
+OF_SUMMARY = ("predicate_evaluations", "state_tuples", "state_bytes", "plan", "phase", "hops", "flips")
+"""What a report says of a micro-batch as its summary does."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,19 @@ class Report:
     partitioning: str = ""
     late_by_stream: dict[str, int] = field(default_factory=dict)
 
+    def add(self, end: int, rows_in: int, rows_out: int, summary: BatchSummary, delay_us: int, wall_s: float) -> None:
+        """Add a micro-batch, and its rows to those that went in; `summary` is what all buckets report of it."""
+        known = {name: getattr(summary, name) for name in OF_SUMMARY}
+        batch = BatchReport(end, rows_in, rows_out, wall_ms=wall_s * 1000, output_delay_us=delay_us, **known)
+        self.batches.append(batch)
+        self.rows_in += rows_in
+
+    def end(self, late: dict[str, int], started: float) -> None:
+        """Complete a report of a run that began at a reading of the clock, with the late rows of each stream."""
+        self.late_by_stream = late
+        self.late = sum(late.values())
+        self.wall_s = time.perf_counter() - started
+
     @property
     def peak_state_bytes(self) -> int:
         """Return the most memory the states held at the end of a batch."""
@@ -50,3 +73,10 @@ class Report:
     def to_json(self) -> str:
         """Return the report as JSON text."""
         return json.dumps(asdict(self) | {"peak_state_bytes": self.peak_state_bytes}, indent=1) + "\n"
+
+
+def change_records(control: ControlManager, schedule: Iterable[object]) -> list[dict[str, Any]]:
+    """Return what became of each change, those of the schedule included that were not reached."""
+    begun = control.records()
+    rest = [r for r in schedule if isinstance(r, ChangeRequest)][len(begun) :]
+    return [r.to_dict() for r in (*begun, *unreached(rest, len(begun) + 2))]

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from midstream.change.control import GRACEFUL
-from midstream.change.record import unreached
 from midstream.change.request import ChangeRequest
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import ELEMENT
@@ -34,7 +33,7 @@ from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.local.arrivals import StreamReader
 from midstream.local.loop import Loop
-from midstream.local.report import BatchReport, Report
+from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
@@ -80,9 +79,7 @@ def rehearse(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         forget_query(shared)
-    report.late_by_stream = {name: reader.late for name, reader in readers.items()}
-    report.late = sum(report.late_by_stream.values())
-    report.wall_s = time.perf_counter() - started
+    report.end({name: reader.late for name, reader in readers.items()}, started)
     return report
 
 
@@ -177,24 +174,10 @@ class Rehearsal:
         summary = total([output.report for output in outputs])
         self.records.see(summary.migrations)
         self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
-        report.batches.append(
-            BatchReport(
-                end=batch.end_us,
-                rows_in=batch.rows,
-                rows_out=sum(d.rows.num_rows for d in departures),
-                predicate_evaluations=summary.predicate_evaluations,
-                state_tuples=summary.state_tuples,
-                state_bytes=summary.state_bytes,
-                wall_ms=(time.perf_counter() - started) * 1000,
-                plan=summary.plan,
-                phase=summary.phase,
-                output_delay_us=merger.delay_us,
-                hops=summary.hops,
-                flips=summary.flips,
-            )
-        )
-        report.rows_in += batch.rows
-        report.rows_out += report.batches[-1].rows_out
+        rows_out = sum(d.rows.num_rows for d in departures)
+        wall_s = time.perf_counter() - started
+        report.add(batch.end_us, batch.rows, rows_out, summary, merger.delay_us, wall_s)
+        report.rows_out += rows_out
         if self._progress is not None:
             self._progress(report.rows_in)
 
@@ -219,9 +202,7 @@ class Rehearsal:
         """Complete the report."""
         report, control = self.report, self.merger.control
         control.finish()
-        begun = control.records()
-        rest = [r for r in self.loop.schedule if isinstance(r, ChangeRequest)][len(begun) :]
-        report.changes = [record.to_dict() for record in (*begun, *unreached(rest, len(begun) + 2))]
+        report.changes = change_records(control, self.loop.schedule)
         for record in self.records.all():
             if record["state"] in (QUEUED, NOT_REACHED) and report.batches:
                 record["state"], record["from_plan"] = NOT_REACHED, report.batches[-1].plan

@@ -15,16 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.model.errors import MidstreamError, PipelineError
 from midstream.spark.failure import sentence_of
 from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
+from midstream.spark.settings import DEFAULTS
 from midstream.spark.spark_log import SparkLog
-
-DEFAULTS = {
-    "spark.app.name": "midstream",
-    "spark.driver.memory": "4g",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-"""Settings of a session, unless the pipeline or a spark-submit around it says otherwise."""
 
 
 def open_session(master: str | None, settings: dict[str, str], log: Path) -> SparkSession:

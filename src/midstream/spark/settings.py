@@ -13,6 +13,14 @@ from pyspark.sql import SparkSession
 from midstream.model.errors import MidstreamError
 from midstream.spark.graph import SETTINGS
 
+DEFAULTS = {
+    "spark.app.name": "midstream",
+    "spark.driver.memory": "4g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings of a session, unless the pipeline or a spark-submit around it says otherwise."""
 REHEARSAL = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -24,14 +32,7 @@ REHEARSAL = {
 def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
     """Return the running session, or start one on this machine; a task may fail that often before its query does."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.master(f"local[{cores}, {failures}]")
-        .appName("midstream")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "4g")
-        .config("spark.ui.showConsoleProgress", "false")
-    )
+    builder = SparkSession.builder.master(f"local[{cores}, {failures}]").config(map=DEFAULTS)
     try:
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
