@@ -19,6 +19,7 @@ import pyarrow as pa
 from rich.table import Table
 
 import midstream as ms
+from benchmarks.direct import DirectRun
 from benchmarks.measure import Progress, on_one_core
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from benchmarks.workload import Workload, equi_join
@@ -28,7 +29,6 @@ from midstream.change.merger import versioned
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.sliding import SlidingRun
-from midstream.local.direct import DirectRun
 from midstream.operators import build
 from midstream.plan.plan import Plan
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.direct import DirectRun
 from benchmarks.measure import Progress, on_one_core
 from benchmarks.migration_parts.clique import SECOND_US, Clique
 from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
-from midstream.local.direct import DirectRun
 from midstream.migrate.request import HYBRID, JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
 from midstream.model.batch import Results
 

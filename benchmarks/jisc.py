@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.direct import DirectRun
 from benchmarks.measure import Progress, on_one_core
 from benchmarks.migration_parts.bare import BareTree
 from benchmarks.migration_parts.chain import EVEN, UNIFORM, Chain
@@ -22,7 +23,6 @@ from benchmarks.migration_parts.frozen import FrozenRun, freeze_after
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
 from midstream.engine.rows.rows import Rows
-from midstream.local.direct import DirectRun
 from midstream.migrate.record import FINISHED
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationRequest
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.direct import DirectRun
 from benchmarks.workload import Workload
 from midstream.engine.rows.rows import Rows
-from midstream.local.direct import DirectRun
 from midstream.model.time import FOREVER_US
 from midstream.operators.sliding.tree import JoinTree
 

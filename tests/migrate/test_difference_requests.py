@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.local.loop import Loop
 from midstream.migrate.record import FINISHED, SUPERSEDED
 from midstream.migrate.request import MigrationRequest

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.migrate.decompose import decompose
 from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.just_in_time import JustInTime

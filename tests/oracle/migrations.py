@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 import midstream as ms
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.operators.snapshot import put_together, take_apart

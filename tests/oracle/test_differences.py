@@ -8,7 +8,7 @@ import pytest
 from engine.test_bucket_recovery import run_disturbed
 
 import midstream as ms
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.local.loop import output_schema
 from midstream.migrate.record import FINISHED, NO_OP, SUPERSEDED, UNFINISHED
 from midstream.operators.snapshot import put_together, take_apart

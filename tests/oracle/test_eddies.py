@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.direct import DirectRun
 from midstream.engine.rows import numbering
-from midstream.local.direct import DirectRun
 from midstream.model.errors import PlanError
 from midstream.operators.expression import codes
 from midstream.operators.sliding import eddy

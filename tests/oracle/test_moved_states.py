@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from benchmarks.direct import DirectRun
 from midstream.engine.rows.rows import Rows
 from midstream.local.arrivals import StreamReader
-from midstream.local.direct import DirectRun
 from midstream.local.sources import recorded_table
 from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case

@@ -11,7 +11,7 @@ from typing import Any
 from midstream.local.sinks import PendingFile
 from midstream.model.errors import MidstreamError
 
-NOT_BENCHMARKS = ("__init__", "workload", "measure", "staged")
+NOT_BENCHMARKS = ("__init__", "workload", "measure", "staged", "direct")
 
 
 def folder() -> Path:
