@@ -78,12 +78,7 @@ class ChangingCluster(Cluster):
 
     def step(self, first: int, end: int, last: bool) -> None:
         self.batch(lambda place: self.packed(place, first, end), last)
-        self.controls = []
-        if len(self.labels) > 1:
-            self.controls = [
-                {"id": f"{end}-{k}", "do": ELEMENT, "kind": e.kind, "version": e.version, "at_us": e.at_us}
-                for k, e in enumerate(self.decided)
-            ]
+        self.controls = [{"id": f"{end}-{k}", "do": ELEMENT, **e} for k, e in enumerate(self.decided)]
 
     def packed(self, place: int, first: int, end: int) -> Packed:
         packed = Packed(high={self.positions[name]: end for name in self.read}, controls=list(self.controls))

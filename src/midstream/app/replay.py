@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from midstream.local.loop import Loop, Progress
-from midstream.local.replay import OnLate, Rehearsal, in_process
+from midstream.local.loop import Loop, OnLate, Progress
+from midstream.local.replay import Rehearsal, in_process
 from midstream.local.replay import replay as replay_on
 from midstream.local.report import Report
 from midstream.local.sinks import Sink

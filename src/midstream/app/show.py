@@ -17,6 +17,7 @@ from rich.table import Table
 
 from midstream.app.changes import print_changes
 from midstream.app.migrations import print_migrations
+from midstream.app.tables import print_facts
 from midstream.local.report import Report
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
@@ -79,7 +80,6 @@ def _cell(name: str, value: Any) -> str:
 
 def print_report(console: Console, plan: Plan, report: Report, files: list[Path]) -> None:
     """Print what a run did: totals, output over time, files written."""
-    table = Table(title="What happened", title_justify="left", show_header=False)
     per_s = f"{report.rows_in / report.wall_s:,.0f} rows/s" if report.wall_s > 0 else ""
     evaluations = sum(b.predicate_evaluations for b in report.batches)
     late = f"{report.late:,}" + (f" ({_by_stream(report)})" if report.late else "")
@@ -98,9 +98,7 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
         first, last = report.batches[0].end, report.batches[-1].end
         rows.append(("event time", f"up to {format_instant(first)} ... {format_instant(last)}"))
         rows.append(("rows out over time", sparkline([b.rows_out for b in report.batches])))
-    for name, value in rows:
-        table.add_row(name, value)
-    console.print(table)
+    print_facts(console, "What happened", rows, highlight=True)
     print_migrations(console, report.migrations)
     print_changes(console, report.changes)
     for file in files:

@@ -22,6 +22,14 @@ def print_table(
     console.print(table, highlight=False)
 
 
+def print_facts(console: Console, title: str, facts: Iterable[tuple[str, str]], highlight: bool = False) -> None:
+    """Print what there is to know of one thing, a fact a line."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name, value in facts:
+        table.add_row(name, value)
+    console.print(table, highlight=highlight)
+
+
 def print_records(
     console: Console,
     title: str,

@@ -192,10 +192,10 @@ class QueryHost:
             outputs = [bucket.on_batch(part) for bucket, part in zip(self.buckets, packed, strict=True)]
             self._meet(outputs, last, left)
             elements = self.merger.decided()
-            if len(self.labels) == 1 or not elements or last:
+            if not elements or last:
                 return left
             for element in elements:
-                self.controls.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+                self.controls.send(ELEMENT, **element)
             controls = self.controls.take()
             packed = [Packed() for _ in self.labels]
 

@@ -31,6 +31,8 @@ from midstream.plan.plan import Plan
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Called after each micro-batch with the number of rows taken in so far."""
+OnLate = Callable[[str, Rows], None]
+"""Called with the name of a stream and rows of it that came too late."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,12 @@ class Loop:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         check_buckets(self.buckets)
 
-    def run(
-        self,
-        sink: Sink,
-        progress: Progress | None = None,
-        on_late: Callable[[str, Rows], None] | None = None,
-    ) -> Report:
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Return the plans of all versions that are known beforehand."""
+        return (self.plan, *self.versions)
+
+    def run(self, sink: Sink, progress: Progress | None = None, on_late: OnLate | None = None) -> Report:
         """Run until every stream has ended. The sink is written to, not committed."""
         running = self.start(sink, on_late)
         while running.step():
@@ -74,19 +76,19 @@ class Loop:
     def check_versions(self) -> None:
         """Refuse changes of the schedule that cannot be honoured."""
         changes = [r for r in self.schedule if isinstance(r, ChangeRequest)]
-        for before, plan, request in zip((self.plan, *self.versions), self.versions, changes, strict=False):
+        for before, plan, request in zip(self.plans, self.versions, changes, strict=False):
             check_change(before, plan, request)
 
-    def start(self, sink: Sink, on_late: Callable[[str, Rows], None] | None = None) -> "RunningLoop":
+    def start(self, sink: Sink, on_late: OnLate | None = None) -> "RunningLoop":
         """Get ready to run, one micro-batch at a time."""
         return RunningLoop(self, sink, on_late)
 
-    def readers(self, on_late: Callable[[str, Rows], None] | None) -> dict[str, StreamReader]:
+    def readers(self, on_late: OnLate | None) -> dict[str, StreamReader]:
         """Return a reader for each stream the query uses, in any of its versions, in declaration order."""
         readers = {}
         for stream in self.streams:
             name = stream.schema.name
-            used = columns_used(name, (self.plan, *self.versions))
+            used = columns_used(name, self.plans)
             if used is None:
                 continue
             # Late rows are kept whole, so that they can be looked at or replayed.
@@ -119,26 +121,19 @@ class Keeper(Protocol):
 class RunningLoop:
     """A loop between two micro-batches."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        sink: Sink,
-        on_late: Callable[[str, Rows], None] | None,
-        keeper: Keeper | None = None,
-    ) -> None:
+    def __init__(self, loop: Loop, sink: Sink, on_late: OnLate | None, keeper: Keeper | None = None) -> None:
         self._started = time.perf_counter()
         self._loop = loop
         self._sink = sink
         self._keeper = keeper
         self._readers = loop.readers(on_late)
-        self._columns = {name: columns_used(name, (loop.plan, *loop.versions)) or set() for name in self._readers}
+        self._columns = {name: columns_used(name, loop.plans) or set() for name in self._readers}
         loop.check_versions()
-        plans = (loop.plan, *loop.versions)
         framework = Framework(loop.framework, loop.routing)
         adaptation = loop.adaptation
         looks = FOREVER if adaptation is None else adaptation.every
         stores = None if keeper is None else keeper.stores(loop.buckets)
-        self.host = QueryHost(plans, loop.buckets, framework, loop.schedule, stores, looks)
+        self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks)
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.finished = False
         self.uncounted: dict[str, int] = {}
@@ -307,7 +302,7 @@ class RunningLoop:
         return True
 
 
-def _for(name: str, on_late: Callable[[str, Rows], None] | None) -> Callable[[Rows], None] | None:
+def _for(name: str, on_late: OnLate | None) -> Callable[[Rows], None] | None:
     return None if on_late is None else lambda rows: on_late(name, rows)
 
 

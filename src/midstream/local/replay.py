@@ -12,12 +12,11 @@ from midstream.change.request import ChangeRequest
 from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
 from midstream.engine.planning.plans import plan_hopping
 from midstream.engine.results.schema import output_schema
-from midstream.engine.rows.rows import Rows
 from midstream.engine.run.family import family_of
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
 from midstream.local.late import LateFile
-from midstream.local.loop import Loop, Progress
+from midstream.local.loop import Loop, OnLate, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
@@ -111,7 +110,6 @@ def _check_run(plan: Plan, scenario: Scenario) -> None:
     check_framework(plan, scenario.framework)
 
 
-OnLate = Callable[[str, Rows], None]
 Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
 """Runs a loop to its end; results go to the sink, which is not committed."""
 

@@ -75,7 +75,7 @@ class Resumable:
     def _read_plans(self, loop: Loop) -> list[Plan]:
         """Return the plans of all versions there have been."""
         known = dict(loop.aggregates)
-        for plan in (loop.plan, *loop.versions):
+        for plan in loop.plans:
             known |= own_aggregates(plan.query.root)
         return [read_plan(written, known) for written in self._plans]
 

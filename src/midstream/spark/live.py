@@ -152,11 +152,8 @@ class LiveQuery:
     def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:
         """End a micro-batch; return what there is to say of changes and control elements."""
         merger = self._merger
-        decided = merger.decided()
-        if len(self._labels) > 1:
-            for element in decided:
-                log = self._checkpoint.controls
-                log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+        for element in merger.decided():
+            self._checkpoint.controls.send(ELEMENT, **element)
         for version in merger.over():
             retire(self._checkpoint.versions, version)
         self.newest = merger.version

@@ -68,7 +68,7 @@ def rehearse(
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-replay-"))
     shared = shared_memory() / f"replay-{uuid.uuid4().hex}"
-    buckets = buckets_for((loop.plan, *loop.versions), loop.schedule, loop.buckets)
+    buckets = buckets_for(loop.plans, loop.schedule, loop.buckets)
     report = Report(runtime="spark", buckets=buckets, partitioning=str(loop.plan.partitioning))
     try:
         batches = stage(folder, readers, loop.batch_us)
@@ -128,7 +128,7 @@ class Rehearsal:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.loop, self.labels, self.batches, self.sink, self.report = loop, labels, batches, sink, report
-        self.versions = KnownVersions((loop.plan, *loop.versions))
+        self.versions = KnownVersions(loop.plans)
         self.merger = ResultMerger(labels, self.versions.plan_of)
         self.records = Records([r for r in loop.schedule if isinstance(r, MigrationRequest)], str(loop.plan))
         self.log: ControlLog | None = None
@@ -186,8 +186,8 @@ class Rehearsal:
         decided = self.merger.decided()
         if self.log is None:
             return
-        for element in decided if len(self.labels) > 1 else ():
-            self.log.send(ELEMENT, kind=element.kind, version=element.version, at_us=element.at_us)
+        for element in decided:
+            self.log.send(ELEMENT, **element)
         if self._planner is not None and number + 1 < len(self.batches):
             self._planner.on_batch(reports)
             self._send_before(self.batches[number + 1].end_us)
@@ -212,7 +212,7 @@ class Rehearsal:
 def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) -> None:
     """Run all staged micro-batches through Spark."""
     loop, batches = rehearsal.loop, rehearsal.report.batches
-    used = {s.stream.name: s for plan in (loop.plan, *loop.versions) for s in plan.query.sources}
+    used = {s.stream.name: s for plan in loop.plans for s in plan.query.sources}
     names = [s.schema.name for s in loop.streams if s.schema.name in used]
     log = ControlLog(folder / "control") if rehearsal.sends_control else None
     rehearsal.begin(log)

@@ -255,10 +255,13 @@ class ResultMerger:
         keep = Gatekeeper(self.control.lives[version]).lets_out(place, np.array([oldest_us], np.int64), 1)
         return keep is None or bool(keep[0])
 
-    def decided(self) -> list[Element]:
-        """Return, once, the elements that results of all buckets together have brought about."""
+    def decided(self) -> list[dict[str, Any]]:
+        """Return, once, the elements that results of all buckets together have brought about, as control rows.
+
+        A bucket that is alone has brought them about itself.
+        """
         found, self.control.decided = self.control.decided, []
-        return found
+        return [{"kind": e.kind, "version": e.version, "at_us": e.at_us} for e in found if len(self.labels) > 1]
 
     def _check_hops(self, reports: Sequence[dict[str, Any]]) -> None:
         """A hop leaves when all buckets have answered it, which they do in the same micro-batch."""
