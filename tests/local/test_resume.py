@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midstream.local import batch_folder, checkpoint
+from midstream.local import checkpoint, files
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.loop import Loop, RunningLoop, output_schema
 from midstream.local.replay import in_process
@@ -35,7 +35,7 @@ class Killer:
         self.passed = 0
         self.at: int | None = None
         self.where: list[str] = []
-        for module in (batch_folder, checkpoint):
+        for module in (checkpoint, files):
             monkeypatch.setattr(module, "reach", self.reach)
 
     def reach(self, name: str) -> None:

@@ -35,7 +35,7 @@ def replace_whole(file: Path, write: Callable[[Path], object], point: str, pendi
         write(beside)
         reach(point)
         os.replace(beside, file)
-    except BaseException:
+    except (pa.ArrowException, OSError):
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
