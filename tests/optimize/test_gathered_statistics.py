@@ -77,7 +77,7 @@ def test_conditions_are_tried_on_some_rows() -> None:
 
 def test_streams_are_seen_up_to_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream whose first rows are of 20 seconds says nothing of later; then nor may the others."""
-    monkeypatch.setattr("midstream.local.first_rows.FIRST_ROWS", 1)
+    monkeypatch.setattr("midstream.local.statistics.FIRST_ROWS", 1)
     monkeypatch.setattr("midstream.local.sources.CHUNK_ROWS", 2_000)
     slow = pa.table({"ts": np.arange(ROWS) * SECOND, "k": np.arange(ROWS)})
     found = gathered("SELECT a.k FROM a [ROWS 5], b [ROWS 5] WHERE a.k = b.k", a=stream(k=np.arange(ROWS)), b=slow)

@@ -7,6 +7,7 @@ from typing import Any
 
 from midstream.change.request import OPTIONS as CHANGE_OPTIONS
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.local.loop import MOST_BUCKETS
 from midstream.local.toml_file import AggregateSpec, TomlFile
 from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
@@ -104,7 +105,7 @@ class _ScenarioFile(TomlFile):
             sql=self.sql(),
             streams=self._streams(lateness),
             batch_us=self._batch(run),
-            buckets=self.buckets(run),
+            buckets=self.whole(run, "buckets", 1, MOST_BUCKETS),
             plan=self._plan(run, "plan", "[run]"),
             join=self.choice(run, "join", JOINS),
             runtime=self.choice(run, "runtime", RUNTIMES),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from midstream.engine.rows.rows import Rows
+from midstream.engine.rows.rows import Rows, in_order
 from midstream.local.files import first_line
 from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
@@ -47,6 +47,15 @@ class RecordedStream:
             offsets = np.arange(offset, offset + len(times), dtype=np.int64)
             offset += len(times)
             yield Rows(times, offsets, held)
+
+    def first(self, columns: Sequence[str], count: int) -> Rows:
+        """Return the first chunks that together have so many rows, in order of time."""
+        parts = [self.empty(columns)]
+        for chunk in self.chunks(columns):
+            parts.append(chunk)
+            if sum(map(len, parts)) >= count:
+                break
+        return in_order(parts)
 
     def empty(self, columns: Sequence[str]) -> Rows:
         """Return no rows, with the given columns."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.engine.planning.statistics import distinct_values
-from midstream.local.first_rows import FirstRows, read_first
+from midstream.engine.rows.rows import Rows
 from midstream.local.sources import RecordedStream
 from midstream.model.errors import SourceError
 from midstream.model.statistics import Statistics, Values
@@ -22,6 +22,8 @@ from midstream.plan.query import HOP, Query
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
+FIRST_ROWS = 200_000
+"""Rows of each stream that are read."""
 FEWEST = 2_000
 """Rows that values are counted in when a window holds fewer."""
 COMMON = 64
@@ -75,31 +77,31 @@ class _Gathering:
         end_us = self._end_us(read)
         for source in self.query.sources:
             alias, rows = source.alias, read[source.alias]
-            stats.rows_per_s[alias], stats.window_rows[alias] = rows.per_s, self._held(source, rows)
-            sample = _sample(source, rows.first(int(np.searchsorted(rows.times, end_us, side="right"))))
-            passed = _passing(self.filters[alias], len(sample), sample.column)
+            stats.rows_per_s[alias], stats.window_rows[alias] = _per_s(rows), self._held(source, rows)
+            sample = _sample(source, rows.between(0, int(np.searchsorted(rows.times, end_us, side="right"))))
+            passed = _passing(self.filters[alias], len(sample), _columns(sample))
             stats.passing[alias] = float(passed.mean()) if len(passed) else 1.0
             samples[alias] = sample = sample.take(np.flatnonzero(passed))
             for group, member in self.members[alias].items():
-                stats.values[group, alias] = _values(evaluate(member, len(sample), sample.column))
+                stats.values[group, alias] = _values(evaluate(member, len(sample), _columns(sample)))
             for name in self.counted[alias]:
-                stats.distinct[alias, name] = float(distinct_values(rows.columns.column(name)))
+                stats.distinct[alias, name] = float(distinct_values(rows.columns[name]))
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
                 stats.selectivity[text] = _satisfied(condition, samples)
         return stats
 
-    def _read(self, source: Source) -> FirstRows:
+    def _read(self, source: Source) -> Rows:
         """Return the first rows of a stream in order of time, with the columns that are counted or in conditions."""
         alias = source.alias
         wanted = {c.name for e in self._read_by(alias) for c in columns(e) if c.alias == alias}
         names = wanted.union(self.counted[alias], (c.name for c in source.partition_by))
-        return read_first(self.streams[alias], sorted(names))
+        return self.streams[alias].first(sorted(names), FIRST_ROWS)
 
     def _read_by(self, alias: str) -> Iterable[Expr]:
         return (*self.filters[alias], *self.members[alias].values(), *self.conditions.values())
 
-    def _end_us(self, read: dict[str, FirstRows]) -> int:
+    def _end_us(self, read: dict[str, Rows]) -> int:
         """Return the time up to which all streams were looked at."""
         ends = [
             (int(rows.times[-1]), len(rows) < self.streams[alias].rows) for alias, rows in read.items() if len(rows)
@@ -107,27 +109,37 @@ class _Gathering:
         cut = [end for end, more in ends if more]
         return min(cut) if cut else max((end for end, _ in ends), default=0)
 
-    def _held(self, source: Source, rows: FirstRows) -> float:
+    def _held(self, source: Source, rows: Rows) -> float:
         """Return about how many rows a window holds."""
         recorded, window = float(self.streams[source.alias].rows), source.window
         if isinstance(window, RangeWindow):
-            return min(recorded, rows.per_s * window.width_us / 1e6)
+            return min(recorded, _per_s(rows) * window.width_us / 1e6)
         if isinstance(window, RowsWindow):
             names = [c.name for c in window.partition_by]
-            keys = rows.columns.group_by(names).aggregate([]).num_rows if names else 1
+            keys = pa.table(rows.columns).group_by(names).aggregate([]).num_rows if names else 1
             return min(recorded, float(window.count) * max(keys, 1))
         return recorded
 
 
-def _sample(source: Source, seen: FirstRows) -> FirstRows:
+def _sample(source: Source, seen: Rows) -> Rows:
     """Return rows to count values in: those a window holds at the end, or some more."""
     window = source.window
     if isinstance(window, RangeWindow):
-        inside = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen) else 0
-        return seen.last(max(len(seen) - inside, FEWEST))
-    if isinstance(window, RowsWindow) and not window.partition_by:
-        return seen.last(max(window.count, FEWEST))
-    return seen
+        first = int(np.searchsorted(seen.times, seen.times[-1] - window.width_us)) if len(seen) else 0
+    elif isinstance(window, RowsWindow) and not window.partition_by:
+        first = len(seen) - window.count
+    else:
+        return seen
+    return seen.between(max(0, min(first, len(seen) - FEWEST)), len(seen))
+
+
+def _per_s(rows: Rows) -> float:
+    """Return how many rows come in a second of event time."""
+    return len(rows) / max((int(rows.times[-1]) - int(rows.times[0])) / 1e6, 1e-6) if len(rows) else 0.0
+
+
+def _columns(rows: Rows) -> ColumnOf:
+    return lambda column: rows.columns[column.name]
 
 
 def _passing(conjuncts: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
@@ -149,7 +161,7 @@ def _values(array: pa.Array) -> Values:
     return Values(float(max(number, 1)), common, float(many.sum() - many[top].sum()) / len(array))
 
 
-def _satisfied(condition: Expr, samples: dict[str, FirstRows]) -> float:
+def _satisfied(condition: Expr, samples: dict[str, Rows]) -> float:
     """Return the part of all pairs of some rows that satisfy a condition between two streams."""
     left, right = sorted(aliases(condition))
     sides = {a: samples[a].take(_spaced(len(samples[a]))) for a in (left, right)}
@@ -158,7 +170,7 @@ def _satisfied(condition: Expr, samples: dict[str, FirstRows]) -> float:
     pairs = {alias: sides[alias].take(places[alias]) for alias in (left, right)}
     if not a * b:
         return 1.0
-    passed = truth(condition, a * b, lambda c: pairs[c.alias].column(c))
+    passed = truth(condition, a * b, lambda c: pairs[c.alias].columns[c.name])
     return max(float(passed.mean()), 0.5 / (a * b))
 
 

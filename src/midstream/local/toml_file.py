@@ -88,10 +88,6 @@ class TomlFile:
             out.append(AggregateSpec(name, file, function, self.text(table, "returns", place)))
         return tuple(out)
 
-    def buckets(self, run: dict[str, Any], default: int = 1) -> int:
-        """Return the number of buckets."""
-        return self.whole(run, "buckets", default, 4096)
-
     def whole(self, table: dict[str, Any], key: str, default: int, most: int) -> int:
         """Return a whole number of [run] from 1 to `most`."""
         value = table.get(key, default)

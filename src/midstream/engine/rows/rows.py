@@ -27,6 +27,11 @@ class Rows:
         keep = pa.array(mask)
         return Rows(self.times[mask], self.offsets[mask], {n: a.filter(keep) for n, a in self.columns.items()})
 
+    def take(self, places: Vector) -> "Rows":
+        """Return the rows at places."""
+        where = pa.array(places)
+        return Rows(self.times[places], self.offsets[places], {n: a.take(where) for n, a in self.columns.items()})
+
     def between(self, start: int, stop: int) -> "Rows":
         """Return the rows from start to stop, without copying them."""
         if start == 0 and stop == len(self):
@@ -69,8 +74,5 @@ def in_order(parts: Sequence[Rows]) -> Rows:
         whole = Rows(np.concatenate([p.times for p in parts]), np.concatenate([p.offsets for p in parts]), columns)
     times = whole.times
     if len(times) and (times[1:] < times[:-1]).any():
-        order = np.argsort(times, kind="stable")
-        place = pa.array(order)
-        columns = {n: a.take(place) for n, a in whole.columns.items()}
-        whole = Rows(times[order], whole.offsets[order], columns)
+        return whole.take(np.argsort(times, kind="stable"))
     return whole
