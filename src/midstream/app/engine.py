@@ -48,6 +48,9 @@ class FunctionSink:
     def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
         self.write = function
 
+    def widen(self, schema: pa.Schema) -> None:
+        """Do nothing: every record batch has its own columns."""
+
     def commit(self) -> None:
         """Do nothing: the function has seen everything."""
 

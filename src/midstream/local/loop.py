@@ -17,9 +17,8 @@ from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.family import family_of
 from midstream.local.arrivals import StreamReader
-from midstream.local.batch_folder import BatchFolder
 from midstream.local.report import Report, change_records
-from midstream.local.sinks import FileSink, Sink, TableSink
+from midstream.local.sinks import Sink
 from midstream.local.sources import RecordedStream
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
@@ -148,8 +147,7 @@ class RunningLoop:
         if self.finished:
             return
         self.host.resume()
-        if isinstance(self._sink, BatchFolder):
-            self._sink.widen(output_schema(*self.host.plans))
+        self._sink.widen(output_schema(*self.host.plans))
         for plan in self.host.plans[len(self._loop.versions) + 1 :]:
             self._cover(plan, counted=False)
         for name, reader in self._readers.items():
@@ -209,8 +207,7 @@ class RunningLoop:
         host = self.host
         check_change(host.plan_of(host.merger.version), plan, request)
         self._cover(plan)
-        if isinstance(self._sink, TableSink | FileSink | BatchFolder):
-            self._sink.widen(output_schema(*host.plans, plan))
+        self._sink.widen(output_schema(*host.plans, plan))
         at_us = self._now_us(True)
         host.change(request, plan, at_us)
         self._emit(host.advance(at_us))

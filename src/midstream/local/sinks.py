@@ -21,6 +21,9 @@ class Sink(Protocol):
     def write(self, rows: pa.RecordBatch) -> None:
         """Take the next results."""
 
+    def widen(self, schema: pa.Schema) -> None:
+        """Make room for the columns of another version, or refuse to."""
+
     def commit(self) -> None:
         """Make everything written visible."""
 
