@@ -17,7 +17,7 @@ from midstream.operators.aggregate.group_lines import describe_groups, oldest_ro
 from midstream.operators.aggregate.groups import Groups, group
 from midstream.operators.aggregate.instances import Closing, InstancesState, ascending
 from midstream.operators.aggregate.stage_rows import StageRows, column
-from midstream.operators.expression.evaluate import evaluate, truth
+from midstream.operators.expression.evaluate import evaluate_all, truth_of_all
 from midstream.plan.expr import Column, Expr
 
 
@@ -101,10 +101,8 @@ class WindowStage:
         def values(c: Column) -> pa.Array:
             return rows.column(c.name)
 
-        passed = np.ones(count, np.bool_)
-        for condition in self.spec.conjuncts:
-            passed &= truth(condition, count, values)
-        columns = [evaluate(e, count, values) for e in self.spec.stored.values()]
+        passed = truth_of_all(self.spec.conjuncts, count, values)
+        columns = evaluate_all(list(self.spec.stored.values()), count, values)
         times = rows.column("_time").to_numpy()
         self.rows.append(times, trigger, lineage.oldest_us, lineage.prints, passed, columns)
         return count
@@ -127,13 +125,11 @@ class WindowStage:
         def values(c: Column) -> pa.Array:
             return found[c.name]
 
-        chosen = np.ones(len(order), np.bool_)
-        for condition in spec.having:
-            chosen &= truth(condition, len(order), values)
+        chosen = truth_of_all(spec.having, len(order), values)
         if not chosen.all():
             found = {name: array.filter(pa.array(chosen)) for name, array in found.items()}
             order = order[chosen]
-        arrays = [evaluate(e, len(order), values) for _, e in spec.outputs]
+        arrays = evaluate_all([e for _, e in spec.outputs], len(order), values)
         arrays.append(pa.array(lines.times[order]))
         names = [*(name for name, _ in spec.outputs), "_time"]
         trigger = closing.trigger[groups.instances[order]]

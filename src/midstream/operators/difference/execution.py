@@ -12,7 +12,7 @@ from midstream.kernels.arrays import Matrix
 from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.difference.chain import CodedRows, DifferenceChain, Reordering
 from midstream.operators.expression.codes import partition_codes
-from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.expression.evaluate import evaluate_all
 from midstream.operators.source.scan import TakenRows, spread
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 from midstream.plan.expr import Expr
@@ -46,7 +46,7 @@ class DifferenceExecution(Execution):
         """Return all rows that arrived, those that were taken in with their numbers and values."""
         arrived, count = taken.arrived, len(taken.rows)
         columns = taken.rows.columns
-        codes = partition_codes([evaluate(e, count, lambda c: columns[c.name]) for e in self.values[alias]])
+        codes = partition_codes(evaluate_all(self.values[alias], count, lambda c: columns[c.name]))
         numbers = np.arange(taken.first, taken.first + count, dtype=np.int64)
         if taken.passed is not None:
             numbers, codes = spread(numbers, taken.passed, -1), spread(codes, taken.passed, 0)

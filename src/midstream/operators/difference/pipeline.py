@@ -13,7 +13,7 @@ from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
-from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.expression.evaluate import evaluate_all
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 
@@ -50,7 +50,7 @@ class DifferencePipeline(Pipeline):
         """Fetch what is selected from the rows that show each change."""
         store = self.sources.scans[self.execution.components[0]].store
         rows = np.ascontiguousarray(results[:, OUT_ROW])
-        arrays = [evaluate(expr, len(rows), lambda c: store.take(c.name, rows)) for _, expr in self.outputs]
+        arrays = evaluate_all([expr for _, expr in self.outputs], len(rows), lambda c: store.take(c.name, rows))
         arrays += [pa.array(np.ascontiguousarray(results[:, column])) for column in (OUT_TIME, OUT_SIGN)]
         batch = pa.RecordBatch.from_arrays(arrays, names=[*(name for name, _ in self.outputs), "_time", "_sign"])
         order = self._order(results[:, OUT_TIME]) if self.ordered else None

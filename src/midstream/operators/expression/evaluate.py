@@ -1,12 +1,16 @@
 """Evaluate typed expressions over Arrow arrays, a batch at a time.
 
+    expressions ──▶ steps, equal ones once ──▶ arrays and scalars, each released after its last use
+
     Column -> the array itself    Literal -> a scalar    Call -> a vectorized function    Cast, Case -> their own
 
 Nothing in the data can stop a query: an undefined value (division by zero, overflow, an impossible cast) is NULL.
 No state.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +21,7 @@ from midstream.operators.expression.cast import cast
 from midstream.operators.expression.compare import COMPARE, distinct, is_in
 from midstream.operators.expression.datum import Datum, is_scalar, spread
 from midstream.operators.expression.scalar import SCALAR
-from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal
+from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, children
 
 ColumnOf = Callable[[Column], pa.Array]
 
@@ -31,30 +35,90 @@ def evaluate(expr: Expr, rows: int, column: ColumnOf) -> pa.Array:
     >>> evaluate(double, 3, lambda _: pa.array([1, None, 2**62])).to_pylist()
     [2, None, None]
     """
-    return spread(_evaluate(expr, rows, column), rows)
+    return evaluate_all([expr], rows, column)[0]
+
+
+def evaluate_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> list[pa.Array]:
+    """Compute expressions over the same rows; what they have in common is computed once."""
+    return [spread(datum, rows) for datum in _compute(exprs, rows, column)]
 
 
 def truth(expr: Expr, rows: int, column: ColumnOf) -> Mask:
     """Tell for which rows a condition is true; NULL counts as false."""
-    result = _evaluate(expr, rows, column)
-    if is_scalar(result):
-        return np.full(rows, result.as_py() is True)
-    filled = pc.fill_null(result, False) if result.null_count else result
-    return filled.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return truth_of_all([expr], rows, column)
 
 
-def _evaluate(expr: Expr, rows: int, column: ColumnOf) -> Datum:
+def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
+    """Tell for which rows all conditions are true."""
+    passed = np.ones(rows, np.bool_)
+    for result in _compute(exprs, rows, column):
+        if is_scalar(result):
+            passed &= result.as_py() is True
+        else:
+            filled = pc.fill_null(result, False) if result.null_count else result
+            passed &= filled.to_numpy(zero_copy_only=False)
+    return passed
+
+
+def _compute(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> list[Datum]:
+    steps = _Steps()
+    asked = [steps.number(expr) for expr in exprs]
+    uses = Counter([*asked, *(arg for _, args in steps.steps for arg in args)])
+    found: dict[int, Datum] = {}
+    for number, (expr, args) in enumerate(steps.steps):
+        found[number] = _step(expr, [found[arg] for arg in args], rows, column)
+        for arg in args:
+            uses[arg] -= 1
+            if not uses[arg]:
+                del found[arg]
+    return [found[number] for number in asked]
+
+
+class _Steps:
+    """Expressions as numbered steps, arguments first; what is computed in the same way is one step."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Expr, tuple[int, ...]]] = []
+        self._of_expr: dict[int, int] = {}
+        self._of_key: dict[Any, int] = {}
+
+    def number(self, expr: Expr) -> int:
+        """Return the number of an expression's step. The expression must live as long as the steps."""
+        # By identity first: an expression may hold another one in so many places that it cannot be read as a tree.
+        found = self._of_expr.get(id(expr))
+        if found is None:
+            args = tuple(self.number(child) for child in children(expr))
+            found = self._of_expr[id(expr)] = self._of_key.setdefault(_key(expr, args), len(self.steps))
+            if found == len(self.steps):
+                self.steps.append((expr, args))
+        return found
+
+
+def _key(expr: Expr, args: tuple[int, ...]) -> Any:
+    """Return what two expressions have in common when they are computed in the same way from the same arguments."""
+    match expr:
+        case Column():
+            return expr
+        case Literal(value=value, type=t):
+            return repr(value), t  # 0.0 and -0.0 are equal, but not the same
+        case Call(function=name, type=t):
+            return name, args, t
+        case Cast(type=t) | Case(type=t):
+            return type(expr), args, t
+
+
+def _step(expr: Expr, args: list[Datum], rows: int, column: ColumnOf) -> Datum:
     match expr:
         case Column():
             return column(expr)
         case Literal(value=value, type=t):
             return pa.scalar(value, t)
-        case Cast(arg=arg, type=t):
-            return _apply(lambda a, n: cast(a, t, n), [_evaluate(arg, rows, column)], rows)
+        case Cast(type=t):
+            return _apply(lambda a, n: cast(a, t, n), args, rows)
         case Case():
-            return _case(expr, rows, column)
-        case Call(function=name, args=args, type=t):
-            return _call(name, t, [_evaluate(a, rows, column) for a in args], rows)
+            return _case(args)
+        case Call(function=name, type=t):
+            return _call(name, t, args, rows)
 
 
 def _apply(function: Callable[..., Datum], args: list[Datum], rows: int) -> Datum:
@@ -65,11 +129,11 @@ def _apply(function: Callable[..., Datum], args: list[Datum], rows: int) -> Datu
     return function(*args, rows)
 
 
-def _case(expr: Case, rows: int, column: ColumnOf) -> Datum:
-    result = _evaluate(expr.otherwise, rows, column)
-    for condition, value in reversed(expr.branches):
-        chosen = pc.fill_null(_evaluate(condition, rows, column), False)
-        result = pc.if_else(chosen, _evaluate(value, rows, column), result)
+def _case(args: list[Datum]) -> Datum:
+    """Choose by conditions, each followed by its value; the value of none of them is last."""
+    result = args[-1]
+    for k in range(len(args) - 3, -1, -2):
+        result = pc.if_else(pc.fill_null(args[k], False), args[k + 1], result)
     return result
 
 

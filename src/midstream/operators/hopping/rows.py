@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
+from midstream.operators.expression.evaluate import ColumnOf, evaluate_all, truth_of_all
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.tuples import Tuples
 from midstream.plan.expr import Column, Expr
@@ -55,11 +55,7 @@ class Condition:
 
     def holds(self, rows: Matrix) -> Mask:
         """Tell for which rows all conditions are true."""
-        values = self._layout.reader(rows, self._coding)
-        passed = np.ones(len(rows), np.bool_)
-        for conjunct in self._conjuncts:
-            passed &= truth(conjunct, len(rows), values)
-        return passed
+        return truth_of_all(self._conjuncts, len(rows), self._layout.reader(rows, self._coding))
 
 
 class ByRow:
@@ -113,12 +109,13 @@ class ProjectRows(ByRow):
         if self._places is not None:
             return Tuples(np.ascontiguousarray(tuples.rows[:, self._places]), tuples.until, tuples.signs)
         values = self._layout.reader(tuples.rows, self._coding)
+        computed = iter(evaluate_all([e for e in self._exprs if not isinstance(e, Column)], len(tuples), values))
         rows = np.empty((len(tuples), len(self._exprs)), np.int64)
         for k, expr in enumerate(self._exprs):
             if isinstance(expr, Column):
                 rows[:, k] = tuples.rows[:, self._layout.place(expr)]
             else:
-                rows[:, k] = self._coding.encode(evaluate(expr, len(tuples), values))
+                rows[:, k] = self._coding.encode(next(computed))
         return Tuples(rows, tuples.until, tuples.signs)
 
     delta = complete

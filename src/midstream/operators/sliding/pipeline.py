@@ -16,7 +16,7 @@ from midstream.model.batch import TRIGGER, Arrival, Lineage, Results, mixed
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
-from midstream.operators.expression.evaluate import evaluate
+from midstream.operators.expression.evaluate import evaluate_all
 from midstream.operators.source.scan import Scan
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr
@@ -95,7 +95,7 @@ class JoinPipeline(Pipeline):
         if len(scans) > 1:
             order_ties(results, np.array([ROWS + components.index(a) for a in scans], np.int64))
         columns = lookup(components, results, scans)
-        arrays = [evaluate(expr, len(results), columns) for _, expr in self.outputs]
+        arrays = evaluate_all([expr for _, expr in self.outputs], len(results), columns)
         arrays.append(pa.array(np.ascontiguousarray(results[:, TIME])))
         names = [name for name, _ in self.outputs]
         rows = pa.RecordBatch.from_arrays(arrays, names=[*names, "_time"])

@@ -16,7 +16,7 @@ from midstream.kernels.entries import DEADLINE, KEY, LATEST, ROWS, TIME
 from midstream.model.batch import Arrival
 from midstream.model.time import FOREVER_US
 from midstream.operators.expression.codes import Codes, code, code_together, partition_codes
-from midstream.operators.expression.evaluate import evaluate, truth
+from midstream.operators.expression.evaluate import evaluate, truth_of_all
 from midstream.operators.source.row_store import RowStore
 from midstream.operators.source.window import (
     CountedWindowState,
@@ -154,11 +154,10 @@ class Scan:
         return taken
 
     def _select(self, arrival: Arrival) -> Mask | None:
-        passed = None
-        for condition in self.spec.filters:
-            mask = truth(condition, len(arrival), _columns(arrival))
-            passed = mask if passed is None else passed & mask
-        return None if passed is None or passed.all() else passed
+        if not self.spec.filters:
+            return None
+        passed = truth_of_all(self.spec.filters, len(arrival), _columns(arrival))
+        return None if passed.all() else passed
 
     def _push_out(self, arrival: Arrival, passed: Mask | None, first: int, count: int) -> Vector:
         assert self.window is not None
