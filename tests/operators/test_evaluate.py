@@ -125,6 +125,8 @@ def grow(rng: random.Random, name: str, pool: list[Expr]) -> Expr:
         members = [e for e in LITERALS if e.type == subject.type or pa.types.is_null(e.type)] or [subject]
         return resolve(name, [subject, *rng.choices(members, k=rng.randint(1, 3))])
     args = [pick(kind) for kind in function.kinds(count) or ()]
+    if name == "split_part":
+        args[2] = literal(rng.randint(-4, 4))
     if name in ("lpad", "rpad", "round", "substring", "left", "right") and count > 1:
         # Small counts; how DuckDB reads a negative length is its own.
         args[1] = literal(rng.randint(-6, 9))

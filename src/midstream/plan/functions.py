@@ -148,6 +148,7 @@ FUNCTIONS: dict[str, Function] = {
     "left": Function("text integer", VARCHAR),
     "right": Function("text integer", VARCHAR),
     "replace": Function("text text text", VARCHAR),
+    "split_part": Function("text text integer", VARCHAR),  # empty where there is no such part
     "starts_with": Function("text text", BOOLEAN),
     "ends_with": Function("text text", BOOLEAN),
     "contains": Function("text text", BOOLEAN),

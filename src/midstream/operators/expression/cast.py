@@ -4,8 +4,6 @@ Rounding: half to even from FLOAT and DOUBLE, half away from zero from DECIMAL. 
 zone is turned into UTC.
 """
 
-import decimal
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -152,21 +150,24 @@ def _to_text(array: pa.Array) -> pa.Array:
         return pc.replace_substring_regex(text, r"\.?0*$", "") if len(text) else text
     text = array.cast(pa.string())
     if pa.types.is_decimal(t) and t.scale > 6:
-        return _without_exponent(text)
+        return _without_exponent(array, text)
     if pa.types.is_floating(t):
         text = pc.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")
         text = pc.replace_substring_regex(text, r"e([+-])(\d)$", r"e\10\2")
     return text
 
 
-def _without_exponent(text: pa.Array) -> pa.Array:
+def _without_exponent(array: pa.Array, text: pa.Array) -> pa.Array:
     """Write out decimals below 0.000001, which Arrow shows as 1E-7."""
     short = pc.match_substring(text, "E")
     if not pc.any(short).as_py():
         return text
-    encoded = text.filter(short).dictionary_encode()
-    words = pa.array([format(decimal.Decimal(word), "f") for word in encoded.dictionary.to_pylist()], pa.string())
-    return pc.replace_with_mask(text, pc.fill_null(short, False), words.take(encoded.indices))
+    scale = array.type.scale
+    size = pc.abs(array)
+    whole = pa.Array.from_buffers(pa.decimal128(MAX_DECIMAL_DIGITS, 0), len(size), size.buffers(), offset=size.offset)
+    digits = pc.utf8_lpad(whole.cast(pa.string()), scale, padding="0")
+    sign = pc.if_else(pc.less(array, pa.scalar(0, array.type)), "-0.", "0.")
+    return pc.if_else(short, pc.binary_join_element_wise(sign, digits, ""), text)
 
 
 def _from_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -3,7 +3,6 @@
 Each takes the result type, the number of rows and the arguments, of which at least one is an array.
 """
 
-import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.kernels.wide import remainders
 from midstream.model.types import INTERVAL, TIMESTAMP
+from midstream.operators.expression.arrays import array_of, numpy_values
 from midstream.operators.expression.cast import round_decimal, scaled, unscaled
 from midstream.operators.expression.compare import less
 from midstream.operators.expression.datum import (
@@ -75,13 +76,16 @@ def _remainder(t: pa.DataType, rows: int, a: Datum, b: Datum) -> Datum:
     a, b = spread(a, rows), spread(b, rows)
     if t.precision <= 18:
         return scaled(_remainder(pa.int64(), rows, unscaled(a), unscaled(b)), t)
-    pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
-    with decimal.localcontext(prec=80):
-        return pa.array([None if x is None or not y else x % y for x, y in pairs], t)
+    x, y = (np.ascontiguousarray(numpy_values(d)) for d in (a, b))
+    defined = (y != 0).any(axis=1) & ~null_mask(a, b)
+    return array_of(t, remainders(x, y), None if defined.all() else defined)
 
 
 def _round(t: pa.DataType, rows: int, a: Datum, digits: Datum | None = None) -> Datum:
+    # More digits than the type can have change nothing: few different numbers of them are left.
+    least, most = -_whole_digits(t) - 1, t.scale if pa.types.is_decimal(t) else 309
     digits = pa.scalar(0, pa.int64()) if digits is None else digits
+    digits = pc.min_element_wise(pc.max_element_wise(digits, least, skip_nulls=False), most, skip_nulls=False)
 
     def to_digits(part: pa.Array, n: int) -> pa.Array:
         if n < -_whole_digits(t):

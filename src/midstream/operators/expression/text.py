@@ -1,19 +1,64 @@
 """Text functions over arrays and scalars: positions count characters from 1, from the end when negative."""
 
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.operators.expression.datum import Datum, null_where, or_null, per_constant
+from midstream.kernels import text as kernels
+from midstream.operators.expression.datum import Datum, is_scalar, null_mask, rebuild, values
 
-FAR = 2**31 - 1
+Vector = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Nulls = npt.NDArray[np.bool_] | np.bool_
+
+FAR = 2**31
 """Past the end of any text."""
 LONGEST_PAD = 1_000_000
+
+
+def _bytes(datum: Datum) -> tuple[Vector, Bytes]:
+    """Return offsets and bytes of texts, one text for a scalar."""
+    array = pa.array([datum.as_py()], datum.type) if is_scalar(datum) else datum
+    _, places, body = array.buffers()
+    data = np.frombuffer(body, np.uint8) if body is not None and body.size else np.frombuffer(b"\0", np.uint8)
+    if not len(array):
+        return np.zeros(1, np.int64), data
+    offsets = np.frombuffer(places, np.int32)[array.offset : array.offset + len(array) + 1]
+    return offsets.astype(np.int64), data
+
+
+def _texts(found: tuple[Vector, Bytes], nulls: Nulls) -> pa.Array:
+    """Make an array of texts, NULL where asked."""
+    offsets, data = found
+    rows = len(offsets) - 1
+    valid = pa.py_buffer(np.packbits(~np.broadcast_to(nulls, rows), bitorder="little")) if np.any(nulls) else None
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), rows, buffers).cast(pa.string())
+
+
+def _numbers(datum: Datum, rows: int) -> Vector:
+    """Return the integers of every row, none so large that sums overflow; a NULL is 0."""
+    bounded = np.clip(values(datum), -FAR, FAR)
+    return np.ascontiguousarray(np.where(null_mask(datum), 0, np.broadcast_to(bounded, (rows,))), np.int64)
+
+
+class _Subject:
+    """Texts that pieces are cut out of."""
+
+    def __init__(self, text: Datum, rows: int) -> None:
+        self._bytes = offsets, data = _bytes(text)
+        self._plain = not (data[offsets[0] : offsets[-1]] & 0x80).any()
+        lengths = np.diff(offsets) if self._plain else values(pc.utf8_length(text))
+        self.lengths: Vector = np.broadcast_to(lengths, (rows,)).astype(np.int64)
+        """How many characters the text of each row has; any number for a NULL."""
+
+    def cut(self, begins: Vector, ends: Vector) -> tuple[Vector, Bytes]:
+        """Return the characters from `begins` to before `ends`, as far as there are any."""
+        return kernels.cut(len(begins), *self._bytes, begins, ends, self._plain)
 
 
 def _concat(t: pa.DataType, rows: int, *args: Datum) -> Datum:
@@ -24,128 +69,82 @@ def _join(t: pa.DataType, rows: int, a: Datum, b: Datum) -> Datum:
     return pc.binary_join_element_wise(a, b, "")
 
 
-def _with_constants(kernel: Callable[..., pa.Array]) -> Callable[..., Any]:
-    """Make a function of a text and parameters from a kernel that takes the parameters as constants."""
+def _substring(t: pa.DataType, rows: int, text: Datum, start: Datum, length: Datum | None = None) -> Datum:
+    """Cut `length` characters out, from position `start`; position 0 is the one before the first."""
+    subject, first = _Subject(text, rows), _numbers(start, rows)
+    begins = np.where(first > 0, first - 1, np.where(first < 0, subject.lengths + first, -1))
+    ends = subject.lengths if length is None else begins + np.maximum(_numbers(length, rows), 0)
+    return _texts(subject.cut(begins, ends), null_mask(text, start, *(() if length is None else (length,))))
 
-    def compute(t: pa.DataType, rows: int, subject: Datum, *parameters: Datum) -> Datum:
-        return per_constant(kernel, t, rows, subject, parameters)
+
+def _left(t: pa.DataType, rows: int, text: Datum, count: Datum) -> Datum:
+    """Take the first characters, or all but the last `-count`."""
+    subject, taken = _Subject(text, rows), _numbers(count, rows)
+    ends = np.where(taken < 0, subject.lengths + taken, taken)
+    return _texts(subject.cut(np.zeros(rows, np.int64), ends), null_mask(text, count))
+
+
+def _right(t: pa.DataType, rows: int, text: Datum, count: Datum) -> Datum:
+    """Take the last characters, or all but the first `-count`."""
+    subject, taken = _Subject(text, rows), _numbers(count, rows)
+    begins = np.where(taken < 0, -taken, subject.lengths - taken)
+    return _texts(subject.cut(begins, subject.lengths), null_mask(text, count))
+
+
+def _replace(t: pa.DataType, rows: int, text: Datum, old: Datum, new: Datum) -> Datum:
+    found = kernels.replace_texts(rows, *_bytes(text), *_bytes(old), *_bytes(new))
+    return _texts(found, null_mask(text, old, new))
+
+
+def _split_part(t: pa.DataType, rows: int, text: Datum, separator: Datum, number: Datum) -> Datum:
+    found = kernels.split_part(rows, *_bytes(text), *_bytes(separator), _numbers(number, rows))
+    return _texts(found, null_mask(text, separator, number))
+
+
+def _found(t: pa.DataType, rows: int, text: Datum, part: Datum) -> Datum:
+    """Return the position of the first occurrence, 0 when there is none; that something occurs, as a condition."""
+    places = kernels.find_texts(rows, *_bytes(text), *_bytes(part)) + 1
+    return rebuild(places > 0 if pa.types.is_boolean(t) else places, t, null_mask(text, part))
+
+
+def _begins_or_ends(at_end: bool) -> Callable[..., Any]:
+    def compute(t: pa.DataType, rows: int, text: Datum, part: Datum) -> Datum:
+        found = kernels.begin_or_end(rows, *_bytes(text), *_bytes(part), at_end)
+        return rebuild(found, t, null_mask(text, part))
 
     return compute
 
 
-def _slice(text: pa.Array, start: int, stop: int | None) -> pa.Array:
-    def bounded(n: int) -> int:
-        return max(-FAR, min(FAR, n))
+def _trim(at_start: bool, at_end: bool) -> Callable[..., Any]:
+    def strip(t: pa.DataType, rows: int, text: Datum, characters: Datum | None = None) -> Datum:
+        taken = pa.scalar(" ") if characters is None else characters
+        found = kernels.trim(rows, *_bytes(text), *_bytes(taken), at_start, at_end)
+        return _texts(found, null_mask(text, taken))
 
-    return pc.utf8_slice_codeunits(text, start=bounded(start), stop=None if stop is None else bounded(stop))
-
-
-def substring(text: pa.Array, start: int, length: int | None = None) -> pa.Array:
-    """Cut `length` characters out, from position `start`; position 0 is the one before the first.
-
-    >>> substring(pa.array(["hello"]), 2, 3)[0], substring(pa.array(["hello"]), -2)[0]
-    (<pyarrow.StringScalar: 'ell'>, <pyarrow.StringScalar: 'lo'>)
-    """
-    if length is not None and length <= 0:
-        return _slice(text, 0, 0)
-    begin = start - 1 if start > 0 else start
-    if length is None:
-        return _slice(text, begin, None)
-    if start > 0:
-        return _slice(text, begin, begin + length)
-    if start == 0:
-        return _slice(text, 0, length - 1)
-    return _slice(text, begin, begin + length if begin + length < 0 else None)
-
-
-def left(text: pa.Array, count: int) -> pa.Array:
-    """Take the first characters, or all but the last `-count`."""
-    return _slice(text, 0, count)
-
-
-def right(text: pa.Array, count: int) -> pa.Array:
-    """Take the last characters, or all but the first `-count`."""
-    return _slice(text, 0, 0) if count == 0 else _slice(text, -count, None)
-
-
-def replace(text: pa.Array, old: str, new: str) -> pa.Array:
-    """Replace every occurrence; an empty one is found nowhere."""
-    return pc.replace_substring(text, pattern=old, replacement=new) if old else text
-
-
-def position(text: pa.Array, part: str) -> pa.Array:
-    """Find the first occurrence, 0 when there is none.
-
-    >>> position(pa.array(["héllo", "x"]), "l").to_pylist()
-    [3, 0]
-    """
-    if not part:
-        return pc.if_else(pc.is_valid(text), pa.scalar(1, pa.int64()), pa.scalar(None, pa.int64()))
-    found = pc.greater_equal(pc.find_substring(text, pattern=part), 0)
-    # Arrow counts bytes; the text before the first occurrence is counted in characters.
-    before = pc.list_element(pc.split_pattern(text, pattern=part, max_splits=1), 0)
-    after = pc.add(pc.utf8_length(before).cast(pa.int64()), 1)
-    return pc.if_else(found, after, pa.scalar(0, pa.int64()))
-
-
-def _trim(kernel: Callable[..., pa.Array]) -> Callable[..., Any]:
-    def strip(text: pa.Array, characters: str = " ") -> pa.Array:
-        return kernel(text, characters=characters) if characters else text
-
-    return _with_constants(strip)
+    return strip
 
 
 def _pad(before: bool) -> Callable[..., Any]:
-    def fill(text: pa.Array, width: int, piece: str) -> pa.Array:
-        if width <= 0:
-            return _slice(text, 0, 0)
-        if width > LONGEST_PAD:
-            return pa.nulls(len(text), text.type)
-        missing = np.maximum(width - pc.fill_null(pc.utf8_length(text), width).to_numpy(zero_copy_only=False), 0)
-        lengths, which = np.unique(missing, return_inverse=True)
-        long = piece * (int(lengths.max(initial=0)) // max(len(piece), 1) + 1)
-        fills = pa.array([long[:n] for n in lengths], text.type).take(pa.array(which))
-        kept = _slice(text, 0, width) if piece else null_where(pa.array(missing > 0), _slice(text, 0, width))
+    def compute(t: pa.DataType, rows: int, text: Datum, width: Datum, piece: Datum) -> Datum:
+        asked = _numbers(width, rows)
+        nulls = null_mask(text, width, piece) | (asked > LONGEST_PAD)
+        subject, fill = _Subject(text, rows), _Subject(piece, rows)
+        missing = np.where(nulls, 0, np.maximum(asked - subject.lengths, 0))
+        kept = _texts(subject.cut(np.zeros(rows, np.int64), np.where(nulls, 0, asked)), np.False_)
+        never = nulls | ((fill.lengths == 0) & (missing > 0))
+        fills = _texts(kernels.repeat_to(rows, *_bytes(piece), missing), never)
         return pc.binary_join_element_wise(*((fills, kept) if before else (kept, fills)), "")
 
-    return _with_constants(fill)
-
-
-@lru_cache(maxsize=256)
-def like_pattern(pattern: str, escape: str = "") -> str:
-    r"""Translate a LIKE pattern to a regular expression: % is any text, _ any character.
-
-    >>> like_pattern("a_b%"), like_pattern("50!%", "!")
-    ('(?s)\\Aa.b.*\\z', '(?s)\\A50%\\z')
-    """
-    out, characters = [], iter(pattern)
-    for c in characters:
-        if c == escape:
-            out.append(re.escape(next(characters, c)))
-        else:
-            out.append({"%": ".*", "_": "."}.get(c) or re.escape(c))
-    return r"(?s)\A" + "".join(out) + r"\z"
+    return compute
 
 
 def _like(ignore_case: bool) -> Callable[..., Any]:
-    def matches(text: pa.Array, pattern: str, escape: str = "") -> pa.Array:
-        inner = pattern.strip("%")
-        if not ignore_case and not escape and inner and "%" not in inner and "_" not in inner:
-            match (pattern[0] == "%", pattern[-1] == "%"):
-                case (False, False):
-                    return pc.equal(text, pattern)
-                case (False, True):
-                    return pc.starts_with(text, inner)
-                case (True, False):
-                    return pc.ends_with(text, inner)
-                case _:
-                    return pc.match_substring(text, inner)
-        regex = like_pattern(pattern, escape[:1])
-        return or_null(
-            lambda part: pc.match_substring_regex(part, regex, ignore_case=ignore_case), pa.bool_(), len(text), text
-        )
+    def matches(t: pa.DataType, rows: int, text: Datum, pattern: Datum, escape: Datum | None = None) -> Datum:
+        args = [text, pattern, pa.scalar("") if escape is None else escape]
+        texts, patterns, escapes = (_bytes(pc.utf8_lower(a) if ignore_case else a) for a in args)
+        return rebuild(kernels.like_patterns(rows, *texts, *patterns, *escapes), t, null_mask(*args))
 
-    return _with_constants(matches)
+    return matches
 
 
 TEXT: dict[str, Callable[..., Any]] = {
@@ -155,17 +154,18 @@ TEXT: dict[str, Callable[..., Any]] = {
     "upper": lambda t, rows, a: pc.utf8_upper(a),
     "length": lambda t, rows, a: pc.utf8_length(a).cast(t),
     "reverse": lambda t, rows, a: pc.utf8_reverse(a),
-    "trim": _trim(pc.utf8_trim),
-    "ltrim": _trim(pc.utf8_ltrim),
-    "rtrim": _trim(pc.utf8_rtrim),
-    "substring": _with_constants(substring),
-    "left": _with_constants(left),
-    "right": _with_constants(right),
-    "replace": _with_constants(replace),
-    "starts_with": _with_constants(pc.starts_with),
-    "ends_with": _with_constants(pc.ends_with),
-    "contains": _with_constants(pc.match_substring),
-    "strpos": _with_constants(position),
+    "trim": _trim(at_start=True, at_end=True),
+    "ltrim": _trim(at_start=True, at_end=False),
+    "rtrim": _trim(at_start=False, at_end=True),
+    "substring": _substring,
+    "left": _left,
+    "right": _right,
+    "replace": _replace,
+    "split_part": _split_part,
+    "starts_with": _begins_or_ends(at_end=False),
+    "ends_with": _begins_or_ends(at_end=True),
+    "contains": _found,
+    "strpos": _found,
     "lpad": _pad(before=True),
     "rpad": _pad(before=False),
     "like": _like(ignore_case=False),
