@@ -101,6 +101,7 @@ def _from_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def round_decimal(array: pa.Array, digits: int, wanted: pa.DataType, mode: str = "half_towards_infinity") -> pa.Array:
     """Round decimals to digits after the point, as another type; what does not fit becomes NULL.
 
+    >>> import decimal
     >>> round_decimal(pa.array([decimal.Decimal("9.95")], pa.decimal128(3, 2)), 1, pa.decimal128(3, 1)).to_pylist()
     [Decimal('10.0')]
     """
