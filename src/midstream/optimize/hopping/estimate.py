@@ -18,6 +18,7 @@ from midstream.model.statistics import ByColumn, Name, Size, Statistics
 from midstream.optimize.guesses import distinct_values, passing, rows_per_s, values_of, window_rows
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.graph import (
+    Computed,
     Difference,
     Graph,
     GroupOf,
@@ -130,6 +131,8 @@ class Sizes:
                 return self._groups(part, self.graph(child))
             case UnionOf(left, right):
                 return _union(part, self.graph(left), self.graph(right))
+            case Computed(graph):
+                return self.graph(graph)
             case Graph():
                 return self.graph(part)
             case Difference():

@@ -2,8 +2,10 @@
 
     Graph   outputs ◀── parts joined under conjuncts, less those with a partner in an anti-join's right side
     part    a scan | GroupOf | UnionOf | Difference of two graphs | a graph that is made a set before it is joined
+            | Computed (a graph whose columns are computed before they are read)
 
-A graph says nothing about join order and about where anti-joins stand; projections inside are put into the expressions.
+A graph says nothing about join order and about where anti-joins stand; projections inside are put into the expressions,
+unless those would grow too long.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,9 +13,11 @@ from dataclasses import dataclass, replace
 
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Project, Rel, Scan, Select, Union, group_columns
-from midstream.plan.expr import Call, Column, Expr, columns, replace_columns
+from midstream.plan.expr import Call, Column, Expr, children, columns, replace_columns
 
 Outputs = tuple[tuple[Column, Expr], ...]
+LONGEST = 200
+"""Operators and columns in an expression that a projection further down has been put into more than once."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,19 @@ class Graph:
         return {c: i for i, part in enumerate(self.parts) for c in part.columns}
 
 
-Part = Scan | GroupOf | UnionOf | Difference | Graph
+@dataclass(frozen=True)
+class Computed:
+    """A graph whose columns are computed before they are read, since those who read them read them more than once."""
+
+    graph: Graph
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that are given."""
+        return self.graph.columns
+
+
+Part = Scan | GroupOf | UnionOf | Difference | Graph | Computed
 
 
 def reads(owners: dict[Column, int], exprs: Iterable[Expr]) -> frozenset[int]:
@@ -111,12 +127,15 @@ def graph_of(rel: Rel) -> Graph:
     if isinstance(rel, Distinct):
         inner = graph_of(rel.child)
         return replace(inner, distinct=True)
-    exprs, parts, conjuncts, antis = _flat(rel)
-    outputs = tuple((c, exprs[c]) for c in rel.columns)
-    return Graph(outputs, tuple(parts), tuple(dict.fromkeys(conjuncts)), tuple(antis))
+    return _graph(rel.columns, _flat(rel))
 
 
 Flat = tuple[dict[Column, Expr], list[Part], list[Expr], list[Without]]
+
+
+def _graph(given: tuple[Column, ...], flat: Flat) -> Graph:
+    exprs, parts, conjuncts, antis = flat
+    return Graph(tuple((c, exprs[c]) for c in given), tuple(parts), tuple(dict.fromkeys(conjuncts)), tuple(antis))
 
 
 def _flat(rel: Rel) -> Flat:
@@ -126,8 +145,11 @@ def _flat(rel: Rel) -> Flat:
             exprs, parts, conditions, antis = _flat(child)
             return exprs, parts, [*conditions, *(substituted(c, exprs) for c in conjuncts)], antis
         case Project(child, outputs):
-            exprs, parts, conditions, antis = _flat(child)
-            return {c: substituted(e, exprs) for c, e in outputs}, parts, conditions, antis
+            exprs, parts, conditions, antis = below = _flat(child)
+            made = {c: substituted(e, exprs) for c, e in outputs}
+            if _repeats(outputs, exprs) and max(map(_length, made.values())) > LONGEST:
+                return dict(outputs), [Computed(_graph(child.columns, below))], [], []
+            return made, parts, conditions, antis
         case Join(left, right, conjuncts):
             (a, a_parts, a_conditions, a_antis), (b, b_parts, b_conditions, b_antis) = _flat(left), _flat(right)
             exprs = {**a, **b}
@@ -148,6 +170,16 @@ def _flat(rel: Rel) -> Flat:
         case Except(left, right, all_):
             part = Difference(graph_of(left), graph_of(right), all_)
     return {c: c for c in part.columns}, [part], [], []
+
+
+def _repeats(outputs: Outputs, exprs: dict[Column, Expr]) -> bool:
+    """Tell whether a projection reads something that is computed below it more than once."""
+    read = [c for _, e in outputs for c in columns(e)]
+    return any(read.count(c) > 1 for c, e in exprs.items() if children(e))
+
+
+def _length(expr: Expr) -> int:
+    return 1 + sum(map(_length, children(expr)))
 
 
 def grouped(child: Graph, alias: str, keys: tuple[Expr, ...], aggregates: tuple[Aggregate, ...]) -> GroupOf:
@@ -195,6 +227,8 @@ def aliases_of(what: Part) -> tuple[str, ...]:
             found = [*aliases_of(left), *aliases_of(right), *(c.alias for c in names)]
         case Difference(left, right):
             found = [*aliases_of(left), *aliases_of(right)]
+        case Computed(graph):
+            found = [*aliases_of(graph)]
         case Graph(outputs, parts, _, antis):
             inner = (*parts, *(a.right for a in antis))
             found = [a for i in inner for a in aliases_of(i)] + [c.alias for c, _ in outputs]
@@ -268,6 +302,8 @@ def part_text(part: Part, known_as: Known = str) -> str:
             return f"(except{'-all' if all_ else ''} {sides})"
         case Graph():
             return graph_text(part, known_as)
+        case Computed(graph):
+            return f"(project {graph_text(graph, known_as)})"
 
 
 def _expr_text(expr: Expr, known_as: Known) -> str:

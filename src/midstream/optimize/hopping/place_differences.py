@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from midstream.optimize.hopping.fresh import Fresh
-from midstream.optimize.hopping.graph import Difference, Graph, graph_text, reads
+from midstream.optimize.hopping.graph import Computed, Difference, Graph, graph_text, reads
 from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import pushed_ways, with_pushed
@@ -54,9 +54,9 @@ class PlaceDifferences:
 
 
 def _selected(graph: Graph) -> Iterator[Graph | None]:
-    """Yield graphs with the conditions on a set inside it; those on a difference are among the moves."""
+    """Yield graphs with the conditions on a set or a projection inside; those on a difference are among the moves."""
     for number, part in enumerate(graph.parts):
-        if isinstance(part, Graph):
+        if isinstance(part, Graph | Computed):
             yield select_below(graph, number)
 
 

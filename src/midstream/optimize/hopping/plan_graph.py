@@ -15,7 +15,17 @@ from midstream.model.statistics import Size
 from midstream.optimize.hopping.assign_modes import Planned, Ways, assign_modes
 from midstream.optimize.hopping.cost import Constants, conversion_cost, own_cost, read_cost
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.hopping.graph import Difference, Graph, GroupOf, Part, UnionOf, Without, alone, own_conjuncts
+from midstream.optimize.hopping.graph import (
+    Computed,
+    Difference,
+    Graph,
+    GroupOf,
+    Part,
+    UnionOf,
+    Without,
+    alone,
+    own_conjuncts,
+)
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
 from midstream.plan.expr import columns
@@ -118,6 +128,8 @@ class PlanGraph:
                 size = self.sizes.part(part)
                 costs = {give: read_cost(give == "D", size, self.constants).total for give in "DC"}
                 return [self._alone(part, {give: Planned(c, part, ()) for give, c in costs.items()})]
+            case Computed(graph):
+                return [self._alone(Computed(g.graph), g.ways) for g in self.graph(graph, False)]
             case Graph():
                 return [self._alone(_as_part(g.graph), g.ways) for g in self.graph(part, False, as_set)]
             case GroupOf(child):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from midstream.optimize.hopping.graph import (
+    Computed,
     Difference,
     Graph,
     GroupOf,
@@ -60,6 +61,8 @@ def _inside(part: Part, as_set: bool) -> Part:
             return grouped(push_differences(child), part.alias, part.keys, part.aggregates)
         case UnionOf(left, right):
             return replace(part, left=push_differences(left, as_set), right=push_differences(right, as_set))
+        case Computed(graph):
+            return Computed(push_differences(graph))
         case Graph():
             return push_differences(part, as_set)
         case Difference(left, right, all_):
