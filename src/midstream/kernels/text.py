@@ -5,13 +5,9 @@ characters from 0.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Bytes, Mask, Vector
 from midstream.kernels.compile import Word, kernel
-
-Vector = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
 
 ANY, ONE = ord("%"), ord("_")
 """What stands for any text and for any character in a pattern."""

@@ -1,11 +1,9 @@
 """Integers of 128 bits, each a row of its low and its high word."""
 
 import numpy as np
-import numpy.typing as npt
 
+from midstream.kernels.arrays import Matrix
 from midstream.kernels.compile import Word, kernel
-
-Matrix = npt.NDArray[np.int64]
 
 
 @kernel

@@ -48,7 +48,7 @@ def truth(expr: Expr, rows: int, column: ColumnOf) -> Mask:
     return truth_of_all([expr], rows, column)
 
 
-def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDArray[np.bool_]:
+def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> Mask:
     """Tell for which rows all conditions are true."""
     passed = np.ones(rows, np.bool_)
     for result in _compute(exprs, rows, column):

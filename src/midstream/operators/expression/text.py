@@ -4,16 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.kernels import text as kernels
+from midstream.kernels.arrays import Bytes, Mask, Vector
 from midstream.operators.expression.datum import Datum, is_scalar, null_mask, rebuild, values
 
-Vector = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Nulls = npt.NDArray[np.bool_] | np.bool_
+Nulls = Mask | np.bool_
 
 FAR = 2**31
 """Past the end of any text."""
