@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.direct import DirectRun
 from benchmarks.measure import Progress, on_one_core
 from midstream.engine.rows.rows import Rows
 from midstream.lang.sql import parse_query
-from midstream.local.direct import DirectRun
 from midstream.local.replay import make_plan
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
