@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators.hopping import bag
+from midstream.operators.hopping import bag, memory
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
@@ -73,3 +73,18 @@ def test_memory_is_that_of_the_answer(query: str, modes: str, monkeypatch: pytes
         tracemalloc.stop()
         assert answer.num_rows
     assert peaks[1] < peaks[0] + 6_000_000
+
+
+@pytest.mark.parametrize("modes", ["delta", "complete"])
+@pytest.mark.parametrize("select", ["x.v, y.v AS w", "x.g, STDDEV(y.v) AS s", "DISTINCT x.v, y.v AS w"])
+def test_what_does_not_fit_is_refused_in_a_sentence(select: str, modes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CHECKED_BYTES", 1 << 16)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1 << 20)
+    engine = ms.Engine()
+    values = np.arange(1000)
+    engine.stream("a", pa.table({"ts": values * 10_100, "v": values, "g": values % 5}), time="ts")
+    group = " GROUP BY x.g" if "STDDEV" in select else ""
+    text = f"SELECT {select} FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y{group} HOP BY 10 SECONDS"
+    query = engine.query(text, plan=f"as-written modes={modes}")
+    with pytest.raises(ms.MidstreamError, match=r"would take .* GB, and 0.0 GB of memory are free"):
+        query.start()

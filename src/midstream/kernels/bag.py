@@ -264,12 +264,9 @@ def mark_matched(
 
 @kernel
 def change_matches(
-    numbers: Vector, until: Vector, now_us: int, places: Vector, changes: Vector, each: bool
-) -> tuple[Vector, Vector, int]:
-    """Add to the number of partners of rows; return the rows that lose their last one (+1) or find a first (-1).
-
-    One by one, or all at once and then each row at most once; and how often a row crossed over.
-    """
+    numbers: Vector, until: Vector, now_us: int, places: Vector, changes: Vector
+) -> tuple[Vector, Vector]:
+    """Add to the number of partners of rows; return the rows that lose their last one (+1) or find a first (-1)."""
     out, signs = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
     n = 0
     for i in range(len(places)):
@@ -279,15 +276,19 @@ def change_matches(
         if before != (numbers[p] == 0) and until[p] >= now_us:
             out[n], signs[n] = p, -1 if before else 1
             n += 1
-    if each:
-        return out[:n], signs[:n], n
-    net, kept = np.zeros(len(numbers), np.int8), 0
-    for k in range(n):
-        net[out[k]] += signs[k]
-    for k in range(n):
-        p = out[k]
+    return out[:n].copy(), signs[:n].copy()
+
+
+@kernel
+def net_matches(places: Vector, signs: Vector, count: int) -> tuple[Vector, Vector]:
+    """Return the rows, of so many, whose signs do not cancel out, each once."""
+    out, left = np.empty(len(places), np.int64), np.empty(len(places), np.int64)
+    net, n = np.zeros(count, np.int8), 0
+    for k in range(len(places)):
+        net[places[k]] += signs[k]
+    for p in places:
         if net[p]:
-            out[kept], signs[kept] = p, net[p]
+            out[n], left[n] = p, net[p]
             net[p] = 0
-            kept += 1
-    return out[:kept], signs[:kept], kept
+            n += 1
+    return out[:n], left[:n]

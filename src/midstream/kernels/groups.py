@@ -2,7 +2,8 @@
 
 A group is a slot. `totals[slot]` has its tuples, and from the place of an argument on how many of its values are not
 NULL and, if they are summed, three limbs of 64 bits, least first: no order of adding and taking off makes a difference.
-A portion is a line of the same form: what some tuples of a group that end together add to its totals.
+A portion is what some tuples of a group that end together add to its totals: how many they are, and a line of the
+other columns.
 """
 
 import numpy as np
@@ -23,40 +24,26 @@ TAKEN = 2**63 - 1
 
 
 @kernel
-def add_tuples(totals: Matrix, slots: Vector, signs: Vector) -> None:
-    """Count tuples in and out."""
-    for i in range(len(slots)):
-        if i + FAR < len(slots):
-            prefetch_row(totals, slots[i + FAR])
-        totals[slots[i], 0] += signs[i]
-
-
-@kernel
 def add_portions(
     totals: Matrix, limbs: Limbs, slots: Vector, portions: Matrix, portion_limbs: Limbs, counts: Vector, sums: Vector,
-    off: bool, touched: Vector, marks: Mask,
-) -> int:  # fmt: skip
-    """Add portions to the totals of groups, or take them off; note groups that were not touched yet, return how many.
+    off: bool,
+) -> None:  # fmt: skip
+    """Add portions to the totals of groups, or take them off.
 
-    `counts` are the columns that are counts, `sums` those where a sum begins.
+    `counts` are the columns of the totals that count values, `sums` those where a sum begins; a portion has the same
+    columns but the first.
     """
-    n = 0
     for i in range(len(slots)):
         if i + FAR < len(slots):
             prefetch_row(totals, slots[i + FAR])
         slot = slots[i]
         for k in counts:
-            totals[slot, k] += -portions[i, k] if off else portions[i, k]
+            totals[slot, k] += -portions[i, k - 1] if off else portions[i, k - 1]
         for k in sums:
             if off:
-                take_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k : k + LIMBS])
+                take_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k - 1 : k - 1 + LIMBS])
             else:
-                add_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k : k + LIMBS])
-        if not marks[slot]:
-            marks[slot] = True
-            touched[n] = slot
-            n += 1
-    return n
+                add_wide(limbs[slot, k : k + LIMBS], portion_limbs[i, k - 1 : k - 1 + LIMBS])
 
 
 @kernel

@@ -37,3 +37,7 @@ class SinkError(MidstreamError):
 
 class StateError(MidstreamError):
     """Exported state that does not belong to the operator that is asked to load it."""
+
+
+class MemoryLimitError(MidstreamError):
+    """A query that needs more memory than there is."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from midstream.kernels.arrays import Vector
-from midstream.kernels.bag import HASH, LINKS, change_matches, hash_rows, link, mark_matched
+from midstream.kernels.arrays import Mask, Vector
+from midstream.kernels.bag import HASH, LINKS, change_matches, hash_rows, link, mark_matched, net_matches
 from midstream.operators.hopping.bag import Bag, side_by_side
 from midstream.operators.hopping.join import JoinSpec, valid
 from midstream.operators.hopping.tuples import Tuples, nothing, together
@@ -52,14 +52,13 @@ class AntiTuples:
         """Follow partners that come and go; return the left tuples that it brings into the answer or out of it."""
         bag = self.left
         assert changed.signs is not None, "partners come and go by deltas"
-        found = list(self._pairs(changed, bag, self.spec.keys[1], hashes, left_held=True))
-        if not found:
-            return nothing(self.spec.widths[0], True)
-        probes, places = (np.concatenate([f[k] for f in found]) for k in (0, 1))
-        chosen, signs, flips = change_matches(
-            bag.numbers, bag.until, now_us, places, changed.signs.take(probes), self.by_tuple
-        )
-        self.flips += flips
+        crossed = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for probes, places in self._pairs(changed, bag, self.spec.keys[1], hashes, left_held=True):
+            crossed.append(change_matches(bag.numbers, bag.until, now_us, places, changed.signs.take(probes)))
+        chosen, signs = (np.concatenate([c[k] for c in crossed]) for k in (0, 1))
+        if not self.by_tuple:
+            chosen, signs = net_matches(chosen, signs, bag.count)
+        self.flips += len(chosen)
         return Tuples(bag.rows.take(chosen, axis=0), bag.until.take(chosen), signs)
 
     def _left(self, left: Tuples) -> list[Tuples]:
@@ -85,7 +84,7 @@ class AntiTuples:
             held = Bag(self.spec.widths[1], self.spec.keys[1])
             held.add(right)
             matched = np.zeros(len(left), np.bool_)
-            for probes, _ in self._pairs(left, held, self.spec.keys[0], None, left_held=False):
+            for probes, _ in self._pairs(left, held, self.spec.keys[0], None, left_held=False, done=matched):
                 matched[probes] = True
         else:
             a, b = self.spec.keys
@@ -98,12 +97,14 @@ class AntiTuples:
         return left.where(~matched)
 
     def _pairs(
-        self, probes: Tuples, held: Bag, keys: Vector, hashes: Vector | None, left_held: bool
+        self, probes: Tuples, held: Bag, keys: Vector, hashes: Vector | None, left_held: bool, done: Mask | None = None
     ) -> Iterator[tuple[Vector, Vector]]:
-        """Yield pairs of probes and places in a bag for which every condition is true."""
+        """Yield pairs of probes and places in a bag for which every condition is true, but of probes that are done."""
         spec = self.spec
         for i, j, looked in held.pairs(probes, keys, hashes):
             self.tested += looked
+            if done is not None:
+                i, j = i[~done[i]], j[~done[i]]
             if spec.condition and len(i):
                 inside = Tuples(held.rows, held.until)
                 if left_held:

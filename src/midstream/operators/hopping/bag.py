@@ -20,6 +20,7 @@ from midstream.kernels.bag import (
     keep_valid,
     link,
 )
+from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.tuples import Tuples
 from midstream.operators.source.tape import grown
 
@@ -190,6 +191,7 @@ class Bag:
         if self.count + more <= len(self._until):
             return
         size = max(self.count + more, 3 * len(self._until) // 2)
+        check_room(8 * size * (self._rows.shape[1] + 1 + LINKS), "what an operator holds of its input")
         self._rows = grown(self._rows, self.count, size)
         self._until = grown(self._until, self.count, size)
         self._chains = grown(self._chains, self.count, size)

@@ -22,6 +22,7 @@ from midstream.operators.aggregate.functions import AggregateSpec, Values, aggre
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.join import valid
+from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
 from midstream.operators.source.tape import grown
@@ -83,7 +84,11 @@ class GroupBy:
             for piece in pieces:
                 each.find(piece.rows)
             return each.rows[: len(each)]
-        rows = [piece.rows for piece in pieces]
+        rows, count = [], 0
+        for piece in pieces:
+            rows.append(piece.rows)
+            count += 2 * len(piece)  # once more when they are put together
+            check_room(8 * len(self.spec.types) * count, "the tuples of groups")
         return np.concatenate(rows) if rows else np.empty((0, len(self.spec.types)), np.int64)
 
     def _rows(self, groups: ValueTable, results: Matrix) -> Tuples:

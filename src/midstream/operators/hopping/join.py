@@ -12,6 +12,7 @@ import numpy as np
 from midstream.kernels.arrays import Vector
 from midstream.kernels.bag import hash_rows
 from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
+from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.rows import Condition
 from midstream.operators.hopping.tuples import Tuples, nothing, together
 
@@ -91,11 +92,19 @@ class JoinTuples:
 
     def _whole(self, found: Iterable[Found], signed: bool) -> Tuples:
         """Return pairs as one relation or delta; those that are still to be tested are made piece by piece."""
-        if self.spec.condition:
-            passed = [self._made([piece]) for piece in found]
-            return together(passed) if passed else nothing(self.spec.width, signed)
-        pieces = list(found)
-        return self._made(pieces) if pieces else nothing(self.spec.width, signed)
+        width, count = len(self.spec.leaving[0]) + len(self.spec.leaving[1]), 0
+        passed, pieces = [], []
+        for piece in found:
+            if self.spec.condition:
+                passed.append(self._made([piece]))
+                count += 2 * len(passed[-1])  # once more when they are put together
+            else:
+                pieces.append(piece)
+                count += len(piece[0][1])
+            check_room(8 * (width + 1) * count, "the pairs of a join")
+        if pieces:
+            passed = [self._made(pieces)]
+        return together(passed) if passed else nothing(self.spec.width, signed)
 
     def _made(self, pieces: Sequence[Found]) -> Tuples:
         """Return pairs that were found, of one side or of both, as tuples, as far as every condition is true."""

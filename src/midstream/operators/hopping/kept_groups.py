@@ -20,9 +20,9 @@ from midstream.kernels.groups import (
     LIMBS,
     WHOLE,
     add_portions,
-    add_tuples,
     add_values,
 )
+from midstream.kernels.values import add_counts
 from midstream.operators.aggregate.functions import exact_means, exact_sums
 from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
@@ -65,11 +65,11 @@ class KeptGroups(GroupBy):
             width += 1 if kind == COUNTED else 1 + LIMBS
         sums = [a.place + 1 for a in self._arguments.values() if a.kind != COUNTED]
         self._sums = np.array(sums, np.int64)
-        self._counts = np.array([0, *(a.place for a in self._arguments.values())], np.int64)
+        self._counts = np.array([a.place for a in self._arguments.values()], np.int64)
         """Places of sums and of counts in the totals."""
         self._totals = np.zeros((16, width), np.int64)
         self._marks = np.zeros(16, np.bool_)
-        self._ends = Ends(range(width))
+        self._ends = Ends(range(width - 1))
         self._now_us = NEVER
 
     @property
@@ -91,7 +91,8 @@ class KeptGroups(GroupBy):
             slots = groups.find(tuples.rows)
             if len(groups) > len(totals):
                 totals = grown(totals, len(totals), max(len(groups), 3 * len(totals) // 2))
-            self._count(totals, slots, np.ones(len(slots), np.int64), tuples.rows)
+            totals[: len(groups), 0] += np.bincount(slots, minlength=len(groups))
+            self._add_arguments(totals, 0, slots, np.ones(len(slots), np.int64), tuples.rows)
         return self._rows(groups, self._results(totals[: len(groups)]))
 
     def delta(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
@@ -102,12 +103,12 @@ class KeptGroups(GroupBy):
             touched.append(np.zeros(1, np.int64))
         if now_us > self._now_us:
             self._now_us = now_us
-            slots, _, portions = self._ends.take(now_us)
-            touched.append(self._add(slots, portions, True))
+            slots, counts, portions = self._ends.take(now_us)
+            touched.append(self._add(slots, -counts, portions, True))
         for tuples in self._projected(now_us, pieces):
-            slots, until, portions = self._portions(tuples)
-            self._ends.add(slots, Tuples(portions, until, np.ones(len(slots), np.int64)))
-            touched.append(self._add(slots, portions, False))
+            slots, until, counts, portions = self._portions(tuples)
+            self._ends.add(slots, Tuples(portions, until, counts))
+            touched.append(self._add(slots, counts, portions, False))
         chosen = np.concatenate(touched) if touched else np.empty(0, np.int64)
         if not len(chosen):
             return nothing(self.spec.width, True)
@@ -117,41 +118,41 @@ class KeptGroups(GroupBy):
         self._tidy()
         return out
 
-    def _portions(self, tuples: Tuples) -> tuple[Vector, Vector, Matrix]:
-        """Return what tuples add to the totals of their groups: slots, ends, portions.
+    def _portions(self, tuples: Tuples) -> tuple[Vector, Vector, Vector, Matrix]:
+        """Return what tuples add to the totals of their groups: slots, ends, how many they are, and portions.
 
         Tuples of a group that end together are one portion where there are many of them: pairs of a join end with
         either of their tuples, of which there are few.
         """
         assert tuples.signs is not None, "groups are kept up to date by deltas"
-        slots, until = self._groups.find(tuples.rows), tuples.until
+        slots, until, counts = self._groups.find(tuples.rows), tuples.until, tuples.signs
         self._make_room(len(self._groups))
         places = np.arange(len(slots))
         if _many_together(slots, until):
             first, places = _together(slots, until)
             slots, until = slots[first], until[first]
-        portions = np.zeros((len(slots), self._totals.shape[1]), np.int64)
-        self._count(portions, places, tuples.signs, tuples.rows)
-        return slots, until, portions
+            counts = np.bincount(places, weights=tuples.signs).astype(np.int64)
+        portions = np.zeros((len(slots), self._totals.shape[1] - 1), np.int64)
+        self._add_arguments(portions, 1, places, tuples.signs, tuples.rows)
+        return slots, until, counts, portions
 
-    def _count(self, totals: Matrix, slots: Vector, signs: Vector, rows: Matrix) -> None:
-        """Count tuples and their arguments in and out of totals or portions."""
-        add_tuples(totals, slots, signs)
+    def _add_arguments(self, totals: Matrix, first: int, slots: Vector, signs: Vector, rows: Matrix) -> None:
+        """Count and sum arguments of tuples in totals, or in portions that begin with a later column."""
         for column, argument in self._arguments.items():
             words = NO_WORDS
             if argument.kind == DECIMAL:
                 decimals = self._coding.decode(np.ascontiguousarray(rows[:, column]), argument.type)
                 words = numpy_values(decimals).view(np.uint64)
-            limbs = totals.view(np.uint64)
-            add_values(totals, limbs, argument.place, argument.kind, slots, signs, rows, column, words)
+            limbs, place = totals.view(np.uint64), argument.place - first
+            add_values(totals, limbs, place, argument.kind, slots, signs, rows, column, words)
 
-    def _add(self, slots: Vector, portions: Matrix, off: bool) -> Vector:
+    def _add(self, slots: Vector, counts: Vector, portions: Matrix, off: bool) -> Vector:
         """Add portions to totals, or take them off; return the groups that were not touched before."""
         touched = np.empty(len(slots), np.int64)
-        n = add_portions(
-            self._totals, self._totals.view(np.uint64), slots, portions, portions.view(np.uint64),
-            self._counts, self._sums, off, touched, self._marks,
-        )  # fmt: skip
+        n = add_counts(self._totals, slots, counts, 0, touched, self._marks, 0)
+        if portions.shape[1]:
+            limbs, portion_limbs = self._totals.view(np.uint64), portions.view(np.uint64)
+            add_portions(self._totals, limbs, slots, portions, portion_limbs, self._counts, self._sums, off)
         return touched[:n].copy()
 
     def _results(self, totals: Matrix) -> Matrix:
