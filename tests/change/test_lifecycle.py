@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from midstream.change.control import METHOD_OF
 from midstream.change.lifecycle import (
     DRAINED,
     DRAINING,
@@ -18,6 +17,7 @@ from midstream.change.lifecycle import (
     Life,
     product,
 )
+from midstream.change.under_way import METHOD_OF
 
 ELEMENTS = (FSTART, ISTOP, DSTOP)
 

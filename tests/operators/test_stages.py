@@ -62,8 +62,7 @@ def plain(found: Results) -> list[tuple[Any, ...]]:
 def test_an_instance_of_time_closes_with_the_clock() -> None:
     stage = built(RangeInstances(10, 5), SUM)
     assert plain(stage.on_results(rows((-7, 0, 1), (-5, 0, 2), (4, 0, 4)), 4)) == [(1, -7), (3, -5)]
-    assert stage.last_closed_us(-6) == 0
-    assert stage.last_closed_us(-7) is None
+    assert [part.tolist() for part in stage.closed()] == [[-5, 0], [-7, -7]]
     found = stage.on_results(rows(), 5)
     assert plain(found) == [(6, 4)]
     assert found.order is not None

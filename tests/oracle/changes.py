@@ -1,15 +1,14 @@
-"""What a run whose query changes must give out: the definitions of the paper, applied to the recorded input.
+"""Queries as the paper on query change sees them: functions from the recorded input to results, by brute force.
 
-    rows ─▶ Query.results ─▶ results with depends and trigger ─▶ FStart, IStop, DStop ─▶ what is given out, in order
+    rows ─▶ Query.results ─▶ results with depends and trigger ─▶ change_run: what is given out ─▶ change_counts
 
 Everything is computed from all rows at once and by brute force. Nothing here knows how the engine does it.
 
 A position is an event time: it lies before the rows of that time. A row is old if its time is less.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 Value = int | float | None
@@ -53,7 +52,7 @@ class Result:
         return any(row.time < position for row in self.depends)
 
     @property
-    def identity(self) -> tuple[Trigger, frozenset[Row]]:
+    def identity(self) -> tuple[object, ...]:
         """Return what tells the results of one version apart."""
         return self.trigger, self.depends
 
@@ -195,7 +194,10 @@ class Query(Protocol):
     def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]: ...
 
     def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
-        """Return the first position from which on no row before `position` can count in a result; NEVER if none."""
+        """Return the first position from which on no row before `position` can count in a result.
+
+        NEVER if no row up to the latest has shown that there is one.
+        """
         ...
 
 
@@ -349,12 +351,12 @@ class Source:
         same = [r for r in rows if self.by is None or r.values[self.by] == row.values[self.by]]
         return [r for r in same if r.key > row.key]
 
-    def drained(self, rows: list[Row], position: int) -> int:
-        """Return the position from which on no row before `position` can be in the window."""
+    def drained(self, rows: list[Row], position: int, passes: Callable[[Row], bool]) -> int:
+        """Return the position from which on no row before `position` that counts can be in the window."""
         if self.width_us is not None:
             return position + self.width_us  # a row of position - 1 meets rows up to position - 1 + width
         ends = [position]
-        for row in (r for r in rows if r.time < position):
+        for row in (r for r in rows if r.time < position and passes(r)):
             behind = self._behind(row, rows)
             ends.append(behind[self.count - 1].time + 1 if len(behind) >= self.count else NEVER)
         return max(ends)
@@ -420,235 +422,12 @@ class Join:
                     return False
         return all(c.holds(values) for c in self.where if c.column in values)
 
+    def _passes(self, source: Source, row: Row) -> bool:
+        """Tell whether a row alone satisfies what is asked of its stream."""
+        values = {f"{source.alias}.{name}": value for name, value in row.values.items()}
+        return all(c.holds(values) for c in self.where if c.column in values)
+
     def drained(self, rows: dict[str, list[Row]], position: int, latest: int) -> int:
-        return max(s.drained(rows[s.stream], position) for s in self.sources)
-
-
-# Control elements ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Change:
-    """Go on with another query from a position on, by one of METHODS."""
-
-    position: int
-    query: Query
-    method: str
-
-
-Keeps = Callable[[Result], bool]
-
-
-def immediate_stop(position: int) -> Keeps:
-    """IStop: what has left before the position; the end of a time instance lies before the rows of its time."""
-    return lambda y: y.trigger[0] < position or y.trigger == (position, -1, -1)
-
-
-def stop_before_first(moment: int, position: int) -> Keeps:
-    """IStop at the first result of another version: what has left before that time, or before the change at all."""
-    return lambda y: y.trigger[0] < moment or immediate_stop(position)(y)
-
-
-def drain_stop(position: int) -> Keeps:
-    """DStop: what depends on a row before the position, or has left before it, be it that it depends on nothing."""
-    return lambda y: y.has_row_before(position) or immediate_stop(position)(y)
-
-
-def drain_stop_at_first(moment: int) -> Keeps:
-    """DStop at the first result of another version: what has left before, and what depends on a row before it."""
-    return lambda y: y.trigger[0] < moment or y.has_row_before(moment)
-
-
-@dataclass
-class Version:
-    """One version of the query: where it starts (FStart), and what stops it."""
-
-    number: int
-    query: Query
-    start: int
-    """NEVER for one that is cancelled before it has started."""
-    results: list[Result]
-    """All it would give without stops, in its order."""
-    stops: list[Keeps] = field(default_factory=list)
-    drains_from: int = NEVER
-    stopped_at: int = NEVER
-    waits_for: "list[Version]" = field(default_factory=list)
-    """Its results are held back until these versions are drained or stopped."""
-
-    def given_out(self) -> list[Result]:
-        return [y for y in self.results if all(keeps(y) for keeps in self.stops)]
-
-    def first_us(self) -> int:
-        """Return the time of the first result it gives out, NEVER if it gives none."""
-        return min((y.trigger[0] for y in self.given_out()), default=NEVER)
-
-    def stop(self, position: int, keeps: Keeps) -> None:
-        self.stops.append(keeps)
-        self.stopped_at = min(self.stopped_at, position)
-
-    def drain(self, position: int, keeps: Keeps) -> None:
-        self.stops.append(keeps)
-        self.drains_from = min(self.drains_from, position)
-
-
-@dataclass(frozen=True)
-class Given:
-    """A result that is given out, and the version it is of."""
-
-    version: int
-    result: Result
-
-    @property
-    def row(self) -> tuple[Value, ...]:
-        """Return the output row: the select list, `_time`, `_version`."""
-        return *self.result.values.values(), self.result.time, self.version
-
-
-class Oracle:
-    """A run over recorded rows with changes in order of their positions."""
-
-    def __init__(self, rows: dict[str, list[Row]], first: Query, changes: Sequence[Change]) -> None:
-        self.rows = rows
-        self.changes = changes
-        read = first.streams.union(*(c.query.streams for c in changes))
-        self.latest = max((r.time for name in read for r in rows[name]), default=BEGINNING)
-        self.versions = [self._version(1, first, BEGINNING)]
-        self.ends = [NEVER for _ in changes]
-        """The position at which each change is over: only the version it asked for is left of those up to it."""
-        waiting: list[int] = []
-        for number, change in enumerate(changes):
-            # A first result before this change has been given out, whatever this change does.
-            for earlier in [n for n in waiting if self.versions[n + 1].first_us() < change.position]:
-                self._first_result(earlier)
-                waiting.remove(earlier)
-            self._begin(number, change)
-            if change.method.startswith("graceful"):
-                waiting.append(number)
-        # Whether the last version answers depends on no other, whether the one before does on the last at most, ...
-        for number in reversed(waiting):
-            self._first_result(number)
-
-    def given_out(self) -> list[Given]:
-        """Return what is given out, in order: by trigger, older versions first, unless held back."""
-        found = []
-        for v in self.versions:
-            held_until = max((self._drained(old) for old in v.waits_for), default=BEGINNING)
-            for n, y in enumerate(v.given_out()):
-                found.append(((max(y.trigger, (held_until, -1, -1)), v.number, n), Given(v.number, y)))
-        return [given for _, given in sorted(found, key=lambda pair: pair[0])]
-
-    def fresh_start(self, query: Query, position: int) -> list[Result]:
-        """FStart: the query applied to the rows from the position on."""
-        return query.results(self._from(position), self.latest)
-
-    def _from(self, position: int) -> dict[str, list[Row]]:
-        return {name: [r for r in rows if r.time >= position] for name, rows in self.rows.items()}
-
-    def _version(self, number: int, query: Query, start: int) -> Version:
-        return Version(number, query, start, self.fresh_start(query, start) if start != NEVER else [])
-
-    def _begin(self, number: int, change: Change) -> None:
-        """Do what a change does at its position."""
-        at = change.position
-        for old in self.versions:
-            if old.start > at:
-                old.start, old.results = NEVER, []
-            elif change.method == "immediate":
-                old.stop(at, immediate_stop(at))
-            elif change.method in ("delayed-drain", "drain/query", "drain/stream"):
-                old.drain(at, drain_stop(at))
-        drained = max((self._drained(v) for v in self.versions), default=at)
-        new = self._version(number + 2, change.query, drained if change.method == "delayed-drain" else at)
-        new.waits_for = self.versions[:] if change.method == "drain/query" else []
-        self.versions.append(new)
-        if not change.method.startswith("graceful"):
-            self.ends[number] = max(at, drained)
-
-    def _drained(self, version: Version) -> int:
-        """Return the position at which nothing is left of a version that stops."""
-        if version.start == NEVER:
-            return BEGINNING
-        if version.drains_from == NEVER or version.stopped_at <= version.drains_from:
-            return version.stopped_at
-        drained = version.query.drained(self._from(version.start), version.drains_from, self.latest)
-        return min(drained, version.stopped_at)
-
-    def _first_result(self, number: int) -> None:
-        """Do what a graceful change does at the first result of its new version."""
-        moment = self.versions[number + 1].first_us()
-        if moment == NEVER:
-            return
-        for old in self.versions[: number + 1]:
-            if self.changes[number].method == "graceful-immediate":
-                old.stop(moment, stop_before_first(moment, self.changes[number].position))
-            else:
-                old.drain(moment, drain_stop_at_first(moment))
-        self.ends[number] = max(moment, *(self._drained(v) for v in self.versions[: number + 1]))
-
-
-# Measures ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Measures:
-    """What a change did to the output, against the reference: DStop of the old query and FStart of the new one."""
-
-    loss: int
-    extra: int
-    query_disorder: int
-    stream_disorder: int
-    duplicates: int
-
-
-def measure(oracle: Oracle, given: Sequence[Given]) -> Measures:
-    """Count what went wrong in the output of a run with one change."""
-    (change,) = oracle.changes
-    old, new = oracle.versions
-    at = change.position
-    got = Counter((g.version, g.result.identity) for g in given)
-    expected = Counter((1, y.identity) for y in old.results if y.has_row_before(at))
-    for y in oracle.fresh_start(change.query, at):
-        # A new version that starts later is at fault only for what lies in between.
-        if change.method != "delayed-drain" or y.has_row_before(new.start):
-            expected[2, y.identity] += 1
-    olds, news = [g.result for g in given if g.version == 1], [g.result for g in given if g.version == 2]
-    versions = [g.version for g in given]
-    first_new = versions.index(2) if news else len(given)
-    depends = Counter(y.depends for y in olds)
-    return Measures(
-        loss=(expected - got).total(),
-        extra=sum(not y.has_row_before(at) for y in olds),
-        query_disorder=versions[first_new:].count(1),
-        stream_disorder=stream_disorder([g.result for g in given]),
-        duplicates=sum(depends[y.depends] for y in news),
-    )
-
-
-def stream_disorder(results: Sequence[Result]) -> int:
-    """Count the results that come behind one with a greater trigger."""
-    count, greatest = 0, (BEGINNING, 0, 0)
-    for y in results:
-        count += y.trigger < greatest
-        greatest = max(greatest, y.trigger)
-    return count
-
-
-GUARANTEES = {
-    "immediate": ("query_disorder", "stream_disorder", "duplicates"),
-    "delayed-drain": ("query_disorder", "stream_disorder", "duplicates"),
-    "drain/query": ("loss", "query_disorder", "duplicates"),
-    "drain/stream": ("loss", "stream_disorder", "duplicates"),
-    "graceful-immediate": ("query_disorder", "stream_disorder", "duplicates"),
-    "graceful-drain": ("loss", "stream_disorder"),
-}
-"""What each method never does: figure 10 of the paper."""
-
-
-def guaranteed(method: str, given: Sequence[Given]) -> tuple[str, ...]:
-    """Return the measures that must be 0.
-
-    That graceful-immediate never repeats holds where a result leaves with the latest row it depends on. Two queries can
-    take the same rows and answer at different times, such as [ROWS 3 SLIDE 3] and [RANGE ...] with three rows in it.
-    """
-    prompt = all(g.result.trigger == max(row.key for row in g.result.depends) for g in given)
-    return tuple(m for m in GUARANTEES[method] if prompt or (method, m) != ("graceful-immediate", "duplicates"))
+        ends = [(s, s.drained(rows[s.stream], position, lambda r, s=s: self._passes(s, r))) for s in self.sources]
+        # A row has passed where a counted window is over; of a window of time only the clock says so.
+        return max(NEVER if s.width_us is not None and end > latest else end for s, end in ends)

@@ -12,19 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from oracle.changes import (
-    BEGINNING,
-    NEVER,
-    Given,
-    Measures,
-    Oracle,
-    Query,
-    Result,
-    Row,
-    Value,
-    Version,
-    stream_disorder,
-)
+from oracle.change_run import ChangeRun, Given, Oracle, Version
+from oracle.changes import BEGINNING, NEVER, Query, Result, Row, Value
 from oracle.hop_queries import COLUMNS, INT, REAL, TEXT, Body, HopCase, duration, names_of, query_text, streams_of
 from oracle.hop_recompute import in_window, last_times, snapshots
 
@@ -39,6 +28,11 @@ class HopResult(Result):
     held: tuple[tuple[int, int], ...] = ()
     """Stream and offset of every row in the windows, as often as they hold it."""
     sign: int | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Return what tells the rows of answers apart: the rows they depend on, their values, come or gone."""
+        return *super().identity, tuple(self.values.values()), self.sign
 
 
 @dataclass(frozen=True)
@@ -124,13 +118,32 @@ class HopOracle(Oracle):
 
     def _drained(self, version: Version) -> int:
         """Return where nothing is left of a version; one that had not begun before its drain has nothing to drain."""
-        if isinstance(version.query, HopQuery) and NEVER > version.drains_from < version.stopped_at:
-            begun = version.start
-            if begun == BEGINNING:
-                begun = min((r.time for name in version.query.streams for r in self.rows[name]), default=NEVER)
-            if begun >= version.drains_from:
-                return version.drains_from
+        if self._idle(version):
+            return version.drains_from
         return super()._drained(version)
+
+    def _idle(self, version: Version) -> bool:
+        if not isinstance(version.query, HopQuery):
+            return False
+        begun = version.start
+        if begun == BEGINNING:
+            begun = min((r.time for name in version.query.streams for r in self.rows[name]), default=NEVER)
+        return begun >= version.drains_from
+
+    def _known(self, version: Version) -> int:
+        """Return from where on it is known that a version is over: the next hop shows that the last was the last."""
+        over, query = self._over(version), version.query
+        if not isinstance(query, HopQuery) or over in (BEGINNING, NEVER, version.stopped_at) or self._idle(version):
+            return over
+        return (over // query.hop_us + 1) * query.hop_us
+
+    def printed(self, run: ChangeRun, result: Result) -> object:
+        """Return what is equal in duplicates: with hops also the row, and whether it comes or goes."""
+        if not any(isinstance(v.query, HopQuery) for v in (*run.old, run.new)):
+            return super().printed(run, result)
+        if isinstance(result, HopResult):
+            return tuple(result.values.values()), result.sign or 1, result.held
+        return tuple(result.values.values()), 1, tuple(sorted((r.stream, r.offset) for r in result.depends))
 
 
 def output_row(given: Given, hops: bool, signs: bool) -> tuple[Value, ...]:
@@ -139,59 +152,3 @@ def output_row(given: Given, hops: bool, signs: bool) -> tuple[Value, ...]:
     mine = isinstance(result, HopResult)
     row = [*given.row, *([result.trigger[0] if mine else None] if hops else [])]
     return *row, *([result.sign if isinstance(result, HopResult) else None] if signs else [])
-
-
-def _printed(result: Result) -> tuple[object, ...]:
-    """Return what is equal in duplicates: the row, whether it comes or goes, and the rows it depends on."""
-    if isinstance(result, HopResult):
-        return tuple(result.values.values()), result.sign or 1, result.held
-    return tuple(result.values.values()), 1, tuple(sorted((r.stream, r.offset) for r in result.depends))
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What the record of a change is to say."""
-
-    measures: Measures
-    old_results: int
-    new_results: int
-    """Of the whole run."""
-    first_result_us: int | None
-    ended_us: int | None
-
-
-def count(oracle: HopOracle, given: Sequence[Given]) -> Counts:
-    """Count what a run with one change is to report."""
-    (change,) = oracle.changes
-    old, new = oracle.versions
-    at = change.position
-    got = Counter((g.version, g.result.identity) for g in given)
-    expected = Counter((1, y.identity) for y in old.results if y.has_row_before(at))
-    for y in oracle.fresh_start(change.query, at):
-        # A new version that starts later is at fault only for what lies in between.
-        if change.method != "delayed-drain" or y.has_row_before(new.start):
-            expected[2, y.identity] += 1
-    olds = [g.result for g in given if g.version == 1 and not _before(g.result, at)]
-    news = [g.result for g in given if g.version == 2]
-    versions = [g.version for g in given]
-    first = versions.index(2) if news else len(given)
-    prints = Counter(_printed(y) for y in olds if not y.has_row_before(at))
-    # What had to wait for others left with the last of them.
-    left = [g.result.trigger[0] for g in given[: first + 1] if not (g.version == 1 and _before(g.result, at))]
-    return Counts(
-        Measures(
-            loss=(expected - got).total(),
-            extra=sum(not y.has_row_before(at) for y in olds),
-            query_disorder=versions[first:].count(1),
-            stream_disorder=stream_disorder([g.result for g in given]),
-            duplicates=sum(prints[_printed(y)] for y in news),
-        ),
-        len(olds),
-        len(news),
-        max(left) if news else None,
-        None if oracle.ends[0] == NEVER else oracle.ends[0],
-    )
-
-
-def _before(result: Result, position: int) -> bool:
-    return result.trigger[0] < position or result.trigger == (position, -1, -1)

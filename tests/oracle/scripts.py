@@ -25,6 +25,7 @@ from midstream.local.report import Report
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
 from oracle import changes, generate, hop_generate, hop_recompute, migrations, recompute, test_changes
+from oracle.change_run import Oracle
 from oracle.differences import draw_difference, recompute_changes
 from oracle.differences import rows_of as changes_of
 from oracle.hop_queries import Row, times_of
@@ -163,15 +164,17 @@ def _change(seed: int, method: str) -> Script:
     schedule = []
     for change in case.changes:
         name, _, order = change.method.partition("/")
-        options = {"method": name, **({"order": order} if order else {})}
+        options = {"method": name, "audit": True, **({"order": order} if order else {})}
         asked = ChangeRequest.of(change.query.sql, options, at_us=change.position, identity=str(len(schedule) + 1))
         schedule.append(asked)
-    oracle = changes.Oracle(case.rows, case.first, case.changes)
-    expected = [g.row for g in oracle.given_out()]
+    oracle = Oracle(case.rows, case.first, case.changes)
+    given = oracle.given_out()
 
     def check(got: pa.Table, report: Report) -> None:
-        assert [tuple(row.values()) for row in got.to_pylist()] == expected, str(case)
-        assert len(report.changes) == len(schedule)
+        assert [tuple(row.values()) for row in got.to_pylist()] == [g.row for g in given], str(case)
+        # Several buckets hear a micro-batch later of what they bring about together; on Spark the last one is the end.
+        heard = report.runtime == "local" or report.buckets == 1 or not method.startswith("graceful")
+        test_changes.check_records(oracle, given, report, str(case), ends=heard)
 
     loop = Loop(first, tuple(streams), case.batch_us, case.buckets, schedule, versions=tuple(later))
     return Script(loop, check, str(case))

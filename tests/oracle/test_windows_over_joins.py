@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle.changes import Aggregates, Condition, InstanceWindow, Join, Oracle, PredicateSlide, RangeSlide, RowsSlide
+from oracle.change_run import Oracle
+from oracle.changes import Aggregates, Condition, InstanceWindow, Join, PredicateSlide, RangeSlide, RowsSlide
 from oracle.test_changes import draw_join, draw_rows, draw_rows_slide, draw_run, run_engine, tick_us
 from seeds import seeds
 

@@ -1,4 +1,4 @@
-"""Commands that change what a running query on Spark means: `midstream change | control`.
+"""Commands that change what a running query on Spark means: `midstream change | control | register ...`.
 
 They plan, check and write into the checkpoint; the query reads it there. The query itself may run on another machine.
 """
@@ -24,8 +24,15 @@ from midstream.local.changes import query_text
 from midstream.model.errors import MidstreamError
 from midstream.model.time import format_instant
 from midstream.spark.available import require_pyspark
-from midstream.spark.change import PreparedChange, prepare_change_to
+from midstream.spark.change import (
+    PreparedChange,
+    open_checkpoint,
+    prepare_change_to,
+    prepare_registered,
+    register_text,
+)
 from midstream.spark.checkpoint import Checkpoint
+from midstream.spark.repository import registered, remove_registered
 
 HAPPENED = {
     "fstart": "the newest version starts anew with the rows from there on, the others have stopped",
@@ -38,7 +45,9 @@ HAPPENED = {
 
 def change_command(
     checkpoint: CheckpointFolder,
-    new: Annotated[str, typer.Argument(metavar="NEW.sql", help="The query to go to: a file, or the SQL text.")],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW.sql", help="The query to go to: a file, the SQL text, or a registered number.")
+    ],
     method: Annotated[str, typer.Option("--method", help=f"{', '.join(METHODS)}.")] = "drain",
     order: Annotated[
         str | None, typer.Option("--order", help="drain: output in stream order (when not given) or query order.")
@@ -69,11 +78,12 @@ def change_command(
     name = status["name"]
     if join not in ("auto", "hash", "nested-loop"):
         raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
-    text, called = query_text(new)
+    number = int(new) if new.strip().isdigit() else None
+    text, called = query_text(new) if number is None else ("", f"registered query {number}")
     options = {"method": method, "order": order, "allow_schema_change": allow_schema_change, "plan": plan, "join": join}
     request = ChangeRequest.of(text, {**options, "audit": audit})
     require_pyspark()
-    prepared = _prepared(checkpoint, text, request, called)
+    prepared = _prepared(checkpoint, number if number is not None else text, request, called)
     for line in guarantee_lines(prepared.label, prepared.guarantees):
         say(line)
     if prepared.schema:
@@ -94,9 +104,57 @@ def change_command(
         fail(f"{name} does not go on as version {record['to_version']} alone: the change was {record['state']}")
 
 
-def _prepared(checkpoint: Path, text: str, request: ChangeRequest, called: str) -> PreparedChange:
+def register_command(
+    checkpoint: CheckpointFolder,
+    new: Annotated[str, typer.Argument(metavar="NEW.sql", help="The query: a file, or the SQL text.")],
+    plan: Annotated[str | None, typer.Option("--plan", help="Its join order, e.g. '((a b) c)'.")] = None,
+    join: Annotated[str, typer.Option("--join", help="auto, hash or nested-loop.")] = "auto",
+) -> None:
+    """Plan and check a query that a run can change to later, and keep it in the checkpoint; nothing changes.
+
+    `midstream change CHECKPOINT NUMBER` goes to it. Good for queries that must be there at once when they are needed,
+    such as a cheaper one for times of high load.
+
+    Example: `midstream register checkpoint/ cheap.sql`
+    """
+    text, called = query_text(new)
+    require_pyspark()
     try:
-        return prepare_change_to(checkpoint, text, request)
+        number = register_text(checkpoint, text, plan, join)
+    except MidstreamError as error:
+        raise MidstreamError(f"{called}: {error}") from error
+    print(f"registered as query {number}; `midstream change {checkpoint} {number}` goes to it")
+
+
+def registered_command(checkpoint: CheckpointFolder) -> None:
+    """List the queries that a run can change to by number. Query 1 is the one it was first started with.
+
+    Example: `midstream registered checkpoint/`
+    """
+    require_pyspark()
+    held, catalog = open_checkpoint(checkpoint)
+    for version in registered(held.versions, catalog).values():
+        print(f"{version.number}: {' '.join(version.sql.split())}")
+
+
+def unregister_command(
+    checkpoint: CheckpointFolder, number: Annotated[int, typer.Argument(help="Its number; not 1.")]
+) -> None:
+    """Remove a registered query; what runs is not touched, and its number is not given again.
+
+    Example: `midstream unregister checkpoint/ 2`
+    """
+    require_pyspark()
+    held, catalog = open_checkpoint(checkpoint)
+    remove_registered(held.versions, number, catalog)
+    print(f"query {number} is not registered any more")
+
+
+def _prepared(checkpoint: Path, wanted: str | int, request: ChangeRequest, called: str) -> PreparedChange:
+    try:
+        if isinstance(wanted, int):
+            return prepare_registered(checkpoint, wanted, request)
+        return prepare_change_to(checkpoint, wanted, request)
     except MidstreamError as error:
         raise MidstreamError(f"the query goes on as it was: {called}: {error}") from error
 

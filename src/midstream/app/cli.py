@@ -204,6 +204,9 @@ app.command("snapshot")(spark_commands.snapshot_command)
 app.command("migrate")(spark_commands.migrate_command)
 app.command("change")(change_commands.change_command)
 app.command("control")(change_commands.control_command)
+app.command("register")(change_commands.register_command)
+app.command("registered")(change_commands.registered_command)
+app.command("unregister")(change_commands.unregister_command)
 app.command("demo")(spark_commands.demo_command)
 
 

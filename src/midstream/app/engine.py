@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from midstream.change.request import DRAIN, ControlRequest
+from midstream.change.repository import Repository
+from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
@@ -207,6 +208,7 @@ class Run:
         self._sink = sink
         self._failed = False
         self._stopped = False
+        self._repository = Repository(query.plan, " ".join(str(query.plan.query).split()))
 
     @property
     def ended(self) -> bool:
@@ -278,18 +280,38 @@ class Run:
         self._running.migrate(MigrationRequest.of(plan, strategy, options, identity=str(number)))
         return self.migrations()[-1]
 
+    def register(self, query: "str | QueryBuilder", plan: str | None = None, join: str = "auto") -> int:
+        """Plan and check a query to change to later, without changing; return its number."""
+        self._check_open()
+        request, made = ask_change(query, self.query.planner, {"plan": plan, "join": join})
+        return self._repository.add(request.sql, made).number
+
+    def registered(self) -> list[dict[str, Any]]:
+        """Return the queries that can be changed to by number; 1 is the one the run was started with."""
+        return [version.to_dict() for version in self._repository.all()]
+
+    def remove(self, number: int) -> "Run":
+        """Forget a registered query; what runs is not touched."""
+        self._repository.remove(number)
+        return self
+
     def change(
-        self, query: "str | QueryBuilder", method: str = DRAIN, order: str | None = None, **options: Any
+        self, query: "str | QueryBuilder | int", method: str = DRAIN, order: str | None = None, **options: Any
     ) -> dict[str, Any]:
         """Go on with another query from the next row on; return the record of the change.
 
-        `method` is immediate, delayed-drain, drain (with `order`, "query" or "stream"), graceful-immediate or
-        graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
+        The query is SQL text, a builder, or the number of a registered one. `method` is immediate, delayed-drain, drain
+        (with `order`, "query" or "stream"), graceful-immediate or graceful-drain. A change of the output's columns
+        needs `allow_schema_change=True`.
         """
         self._check_open()
         number = str(len(self._running.changes()) + 1)
         asked = {"method": method, "order": order, **options}
-        request, plan = ask_change(query, self.query.planner, asked, number)
+        if isinstance(query, int):
+            known = self._repository[query]
+            request, plan = ChangeRequest.of(known.sql, asked, identity=number), known.plan
+        else:
+            request, plan = ask_change(query, self.query.planner, asked, number)
         self._guarded(lambda: self._running.change(request, plan), refusable=True)
         return self.changes()[-1]
 

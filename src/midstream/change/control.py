@@ -3,87 +3,35 @@
     change, control ──▶ elements ──▶ lives of the versions ──▶ who runs, who drains, what may leave
     results of all versions, drains that are over ──▶ further elements ──▶ merger ──▶ output
 
-It decides where the output of all buckets meets; whoever runs the versions does as their lives say.
+It decides where the output of all buckets meets; whoever runs the versions does as their lives say. What changes that
+overlap mean is in decision 29: the latest one counts, and what earlier ones wait for is void.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from midstream.change.account import Account
-from midstream.change.delayed_drain import DelayedDrainChange
-from midstream.change.drain import DrainChange
+from midstream.change.account import Account, LeftAt
 from midstream.change.gatekeeper import Gatekeeper
-from midstream.change.graceful_drain import GracefulDrainChange
-from midstream.change.graceful_immediate import GracefulImmediateChange
-from midstream.change.immediate import ImmediateChange
-from midstream.change.lifecycle import DRAINED, DRAINING, FSTART, ISTOP, RUNNING, Element, Life
-from midstream.change.merger import Emission, Merger, triggers_of
-from midstream.change.method import Method
-from midstream.change.record import (
-    ABORTED,
-    FINISHED,
-    OPEN,
-    STOPPED,
-    SUPERSEDED,
-    UNDER_WAY,
-    UNFINISHED,
-    ChangeRecord,
-)
-from midstream.change.request import (
-    ABORT,
-    DELAYED_DRAIN,
-    DRAIN,
-    GRACEFUL_DRAIN,
-    GRACEFUL_IMMEDIATE,
-    IMMEDIATE,
-    QUERY_ORDER,
-    ChangeRequest,
-)
+from midstream.change.lifecycle import DRAINED, DRAINING, DSTOP, FSTART, ISTOP, RUNNING, Element, Life
+from midstream.change.merger import Emission, Merger
+from midstream.change.record import ABORTED, FINISHED, STOPPED, SUPERSEDED, UNDER_WAY, UNFINISHED, ChangeRecord
+from midstream.change.reference import Reference
+from midstream.change.request import ABORT, DELAYED_DRAIN, DRAIN, GRACEFUL, IMMEDIATE, QUERY_ORDER, ChangeRequest
+from midstream.change.trigger import triggers_of
+from midstream.change.under_way import Change
 from midstream.model.batch import Results
 from midstream.model.errors import PlanError
-
-METHOD_OF: dict[str, Method] = {
-    IMMEDIATE: ImmediateChange(),
-    DELAYED_DRAIN: DelayedDrainChange(),
-    DRAIN: DrainChange(),
-    GRACEFUL_IMMEDIATE: GracefulImmediateChange(),
-    GRACEFUL_DRAIN: GracefulDrainChange(),
-}
-GRACEFUL = (GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN)
-
-
-@dataclass
-class Change:
-    """A change from the moment it takes effect."""
-
-    request: ChangeRequest
-    record: ChangeRecord
-    old: tuple[int, ...]
-    new: int
-    position_us: int
-    account: Account
-    audit: bool
-    began: float = field(default_factory=time.perf_counter)
-    waits_for_result: bool = False
-    waits_for_drain: bool = False
-    reference: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    """Of a delayed drain that is audited: the oldest rows of what the new version would have given, started at once."""
-    reference_over: bool = False
-
-    @property
-    def wants_reference(self) -> bool:
-        """Return whether the new version is to run from the position on, only to be counted."""
-        return self.audit and self.request.method == DELAYED_DRAIN and not self.reference_over
+from midstream.model.time import FOREVER
 
 
 class ControlManager:
     """The lives of all versions and the changes between them.
 
-    Invariant: `lives[n]` is version n; elements take effect in the order of their positions.
+    Invariant: `lives[n]` is version n; elements take effect in the order of their positions; at most one change waits
+    for something.
     """
 
     def __init__(self, at_us: int = -(2**63), decides: bool = True) -> None:
@@ -94,13 +42,16 @@ class ControlManager:
         self.merger = Merger()
         self.appended: set[int] = set()
         self._given: dict[int, list[Results]] = {}
+        self.drained: dict[tuple[int, int], tuple[int, int]] = {}
+        """By version and position: since when nothing older is left, and when that was known."""
         self.audited: set[int] = set()
         """Versions that were stopped and run on, only to count what is lost."""
         self.decided: list[Element] = []
         """Elements the data have brought about, for whoever has to hear of them."""
-        self.last_left: tuple[int, float] | None = None
-        """When something last left: event time, and the clock."""
-        self.now_us = at_us
+        self.last_left: LeftAt | None = None
+        """The latest time at which something has left: event time, and the clock."""
+        self.clock_us = at_us
+        """How far time itself has come."""
         self.begin_version(1).apply(FSTART, at_us)
 
     def begin_version(self, number: int) -> Life:
@@ -109,38 +60,36 @@ class ControlManager:
 
     @property
     def alive(self) -> list[Life]:
-        """Return the versions that rows can still make answer."""
-        return [life for life in self.lives.values() if life.alive]
+        """Return the versions that rows can still make answer, the newest last."""
+        return sorted((life for life in self.lives.values() if life.alive), key=lambda life: life.version)
 
     @property
     def newest(self) -> int:
         """Return the newest version that runs; when none does, the one that would start again."""
-        given_up = {c.new for c in self.changes if c.record.state in (ABORTED, SUPERSEDED)}
-        return max((life.version for life in self.alive), default=max(set(self.lives) - given_up))
+        aborted = {c.new for c in self.changes if c.record.state == ABORTED}
+        begun = {v for v, life in self.lives.items() if life.start_us is not None}
+        return max((life.version for life in self.alive), default=max(begun - aborted))
 
     @property
     def open_changes(self) -> list[Change]:
         """Return the changes that are not over."""
-        return [c for c in self.changes if c.record.state in OPEN]
+        return [c for c in self.changes if c.open]
 
     @property
     def quiet(self) -> bool:
         """Return whether one version runs and nothing else is going on."""
         alive = self.alive
-        one = len(alive) == 1 and alive[0].state == RUNNING
-        unanswered = any(c.record.state == FINISHED and c.record.first_result_us is None for c in self.changes[-1:])
         return (
-            one
-            and not self.open_changes
-            and not unanswered
+            len(alive) == 1
+            and alive[0].state == RUNNING
             and not self.merger.rows_held
             and not self.audited
-            and not self._references
+            and not any(c.open or c.wants_reference or self._listens(c) for c in self.changes)
         )
 
-    @property
-    def _references(self) -> bool:
-        return any(c.wants_reference for c in self.changes)
+    def _listens(self, change: Change) -> bool:
+        """Return whether a change that is over waits for something to count: its new version can still answer."""
+        return change.counts and self.lives[change.new].alive
 
     @property
     def phase(self) -> str:
@@ -160,15 +109,18 @@ class ControlManager:
         life = self.lives[version]
         if life.drain_us is not None:
             return life.drain_us
-        if version in self.audited:
-            return min(c.position_us for c in self.changes if c.audit and version in c.old)
-        return None
+        return self._stopper(life).position_us if version in self.audited else None
+
+    def _stopper(self, life: Life) -> Change:
+        return next(c for c in self.changes if c.new == life.stop_by)
+
+    # Changes and control elements ------------------------------------------------------------------------------------
 
     def change(self, request: ChangeRequest, number: int, at_us: int, audit: bool) -> Change:
         """Let a change to version `number` take effect at a position."""
-        for earlier in self.open_changes:
-            if earlier.waits_for_drain:
-                self._end(earlier, SUPERSEDED, at_us)
+        self._void(SUPERSEDED, at_us)
+        if (request.method, request.ordering) != (DRAIN, QUERY_ORDER) and request.method != IMMEDIATE:
+            self._interleave(at_us)
         old, new = self.alive, self.begin_version(number)
         record = ChangeRecord(
             request.identity, request.sql, request.method, request.ordering if request.method == DRAIN else None,
@@ -183,45 +135,65 @@ class ControlManager:
         self.changes.append(change)
         if request.ordering == QUERY_ORDER:
             self.appended.add(number)
-        for element in METHOD_OF[request.method].begin(old, new, at_us):
-            self._apply(element)
+        for element in change.method.begin(old, new, at_us):
+            self._apply(element, change)
         change.waits_for_result = request.method in GRACEFUL and bool(old)
         change.waits_for_drain = not new.alive
+        if audit and request.method == DELAYED_DRAIN and change.waits_for_drain:
+            change.reference = Reference()
         record.started_us = new.start_us
         self._close_ended()
         return change
+
+    def _void(self, state: str, at_us: int) -> None:
+        """Give up what earlier changes wait for: the latest word counts."""
+        for change in self.changes:
+            change.end_reference()
+            if change.pending:
+                change.end(state, at_us)
+
+    def _interleave(self, at_us: int) -> None:
+        """Let what is held back for the sake of query order leave: from a position on stream order counts."""
+        for change in self.open_changes:
+            if change.new in self.appended:
+                self._end_early(change, SUPERSEDED, at_us)
+        self.appended.clear()
 
     def control(self, kind: str, at_us: int) -> None:
         """Let a control element for the whole query take effect at a position, whatever versions of it run."""
         if kind == ABORT:
             self._abort(at_us)
             return
-        waiting = [c for c in self.open_changes if c.waits_for_drain]
-        newest = self.newest
-        if kind == FSTART and waiting:
-            newest = waiting[-1].new
-            waiting[-1].record.started_us = at_us
-        for change in self.open_changes:
-            change.waits_for_result = False
-        for change in waiting:
-            self._end(change, STOPPED, at_us)
+        changing = self.open_changes[-1:]
+        waiting = [c for c in changing if c.waits_for_drain]
+        newest = waiting[-1].new if waiting and kind == FSTART else self.newest
+        self._void(STOPPED, at_us)
+        for change in self.open_changes if kind != DSTOP else ():
+            self._end_early(change, STOPPED, at_us)
         for life in self.alive:
             if kind != FSTART:
                 self._apply(Element(kind, life.version, at_us))
             elif life.version != newest:
-                self._apply(Element(ISTOP, life.version, at_us))
+                # The change under way becomes an immediate one.
+                self._apply(Element(ISTOP, life.version, at_us), *changing)
         if kind == FSTART:
+            for change in waiting:
+                change.record.started_us = at_us
+            self.drained = {(v, p): over for (v, p), over in self.drained.items() if v != newest or p > at_us}
             self._apply(Element(FSTART, newest, at_us))
-        for change in self.open_changes:
-            if kind == FSTART or not any(self.lives[v].alive for v in (*change.old, change.new)):
-                self._end(change, STOPPED, at_us)
+        self._close_ended()
+
+    def _end_early(self, change: Change, state: str, at_us: int) -> None:
+        if change.new in self.appended:
+            held = [triggers_of(r)[:, 0] for r in self.merger.held.get(change.new, ())]
+            change.record.rows_held = sum(int((times < at_us).sum()) for times in held)
+        change.end(state, at_us)
 
     def _abort(self, at_us: int) -> None:
         """Go back to the old version, where it still runs."""
         change = self.abortable()
         self._apply(Element(ISTOP, change.new, at_us))
-        change.waits_for_result = False
-        self._end(change, ABORTED, at_us)
+        change.end(ABORTED, at_us)
 
     def abortable(self) -> Change:
         """Return the change that can be aborted, or refuse."""
@@ -229,44 +201,49 @@ class ControlManager:
             raise PlanError("there is no change under way to abort")
         change = self.open_changes[-1]
         states = {self.lives[v].state for v in change.old}
+        sentence = f"the change to version {change.new} cannot be aborted: "
         if states != {RUNNING}:
             state = "drains" if DRAINING in states else "has stopped"
             raise PlanError(
-                f"the change to version {change.new} cannot be aborted: version {change.record.from_version} {state}, "
+                f"{sentence}version {change.record.from_version} {state}, "
                 "and what it does not begin now it would lack later; change back to its query instead"
+            )
+        if len(change.old) > 1:
+            older = " and ".join(map(str, change.old))
+            raise PlanError(
+                f"{sentence}it has superseded an earlier one, and versions {older} would both go on; "
+                "change to the query that is wanted instead"
             )
         return change
 
-    def _apply(self, element: Element, by_result: bool = False) -> None:
+    def _apply(self, element: Element, by: Change | None = None) -> None:
         life = self.lives[element.version]
-        if element.kind == ISTOP and life.alive and any(c.audit and life.version in c.old for c in self.changes):
-            self.audited.add(life.version)
+        if element.kind == ISTOP and life.alive and by is not None:
+            life.stop_by = by.new
+            if by.audit:
+                self.audited.add(life.version)
         life.apply(element.kind, element.at_us)
-        if element.kind == ISTOP and by_result:
-            life.stopped_by_result = True
 
-    def see(self, version: int, results: Sequence[Results], over_us: int | None = None) -> None:
-        """Take what a version gives in this round; `over_us` says its drain is over, from that event time on."""
+    # What the data bring about ---------------------------------------------------------------------------------------
+
+    def see(self, version: int, results: Sequence[Results]) -> None:
+        """Take what a version gives in this round."""
         self._given.setdefault(version, []).extend(r for r in results if len(r))
-        life = self.lives[version]
-        if over_us is None:
-            return
-        self.audited.discard(version)
-        if life.state == DRAINING:
-            self._apply(Element(DRAINED, version, over_us))
-            for change in self.open_changes if self.decides else ():
-                old = [self.lives[v] for v in change.old]
-                if change.waits_for_drain and not any(o.alive for o in old):
-                    start_us = max([over_us, change.position_us])
-                    for element in METHOD_OF[change.request.method].on_drained(old, self.lives[change.new], start_us):
-                        self.element(element)
+
+    def see_drained(self, version: int, position_us: int, over_us: int, known_us: int) -> None:
+        """Note since when nothing from before a position is left of a version, and from when on that was known."""
+        self.drained[version, position_us] = (over_us, known_us)
 
     def element(self, element: Element) -> None:
         """Let an element take effect that the data have brought about: a first result, or the end of a drain."""
         life = self.lives[element.version]
         if element.kind == FSTART and life.start_us == element.at_us:
             return
-        self._apply(element, by_result=True)
+        waiting = [c for c in self.changes if c.waits_for_result and element.version in c.old]
+        by = waiting[-1] if waiting else self._changed_over(element)
+        self._apply(element, by if element.kind == ISTOP else None)
+        if element.kind == ISTOP:
+            life.stopped_by_result = True
         self.decided.append(element)
         for change in self.open_changes:
             if element.kind == FSTART and change.new == element.version:
@@ -275,64 +252,111 @@ class ControlManager:
             elif not self.decides and not any(self.lives[v].state == RUNNING for v in change.old):
                 change.waits_for_result = False
 
+    def _changed_over(self, element: Element) -> Change | None:
+        """Return the change that an element belongs to which is heard of after another one took effect."""
+        found = [c for c in self.changes if element.version in c.old and c.position_us <= element.at_us]
+        return found[-1] if found else None
+
     def follow(self) -> None:
         """End a round of a bucket whose output is merged elsewhere: only the lives matter here."""
-        if self.decides:
-            self._first_results()
+        self._pass(FOREVER)
         self._given = {}
         self._close_ended()
 
-    def see_reference(self, change: Change, results: Sequence[Results], over: bool) -> None:
-        """Take what the new version of a delayed drain would have given had it been started at once."""
-        change.reference += [r.lineage.oldest_us for r in results if len(r) and r.lineage is not None]
-        if over:
-            change.reference_over = True
-            started_us = change.record.started_us
-            for oldest_us in change.reference:
-                lost = len(oldest_us) if started_us is None else int((oldest_us < started_us).sum())
-                change.account.lose(lost)
-            change.reference = []
+    def end_reference(self, new: int) -> None:
+        """Compare a version no further with what it would have given, started at once."""
+        for change in self.changes:
+            if change.new == new:
+                change.end_reference()
 
-    def settle(self, now_us: int, everything: bool = False) -> list[Emission]:
-        """End a round: return what leaves, in order. `everything` when nothing more will come."""
-        self.now_us = max(self.now_us, now_us)
-        self._first_results()
+    def see_reference(self, change: Change, expected: Sequence[Results], given: Sequence[Results], held: bool) -> None:
+        """Compare what the new version of a delayed drain gives with what it would have given, started at once."""
+        if change.reference is not None:
+            change.account.lose(change.reference.compare(expected, given, held))
+
+    def settle(self, now_us: int, known_us: int = FOREVER, everything: bool = False) -> list[Emission]:
+        """End a round up to a time: return what leaves, in order. `everything` when nothing more will come.
+
+        Drains that are known to be over only after `known_us` are not over yet.
+        """
+        self._pass(known_us)
         given = {}
         for version, results in sorted(self._given.items()):
             given[version] = [self._let_out(version, r) for r in results]
         self._given = {}
+        counting = [c for c in self.changes if c.counts]
+        self._close_ended()
         emissions = self.merger.merge(given, self.appended, {life.version for life in self.alive}, everything)
         for change in self.changes:
-            record = change.record
-            if record.state in OPEN:
-                record.rows_held = max(record.rows_held, self.merger.rows_held)
-            if record.state in OPEN or (record.state == FINISHED and record.first_result_us is None):
-                for emission in emissions:
-                    change.account.on_emission(emission)
+            if change.open and change.new in self.appended:
+                change.record.rows_held = sum(len(r) for r in self.merger.held.get(change.new, ()))
+        for change in counting:
+            for emission in emissions:
+                change.account.on_emission(emission)
+            if not change.open:
+                change.account.new_prints.clear()
         for emission in emissions:
-            self.last_left = (int(now_us if emission.held else emission.triggers[-1, 0]), time.perf_counter())
-        self._close_ended()
+            latest_us = int(emission.triggers[:, 0].max())
+            if self.last_left is not None:
+                latest_us = max(latest_us, self.last_left[0])
+            self.last_left = (latest_us, time.perf_counter())
+        watched = {v for v, life in self.lives.items() if life.alive} | self.audited
+        self.drained = {key: over for key, over in self.drained.items() if key[0] in watched}
         return emissions
 
-    def _first_results(self) -> None:
-        """Let the first results of new versions stop the old ones that wait for them, one after the other."""
-        while found := [(at_us, c) for c in self.open_changes if (at_us := self._first_us(c)) is not None]:
-            at_us, change = min(found, key=lambda pair: pair[0])
-            change.waits_for_result = False
-            at_us = max(at_us, change.position_us)
-            lives = [self.lives[v] for v in change.old]
-            method = METHOD_OF[change.request.method]
-            for element in method.on_first_result([v for v in lives if v.alive], self.lives[change.new], at_us):
-                self.element(element)
-            if change.request.method == GRACEFUL_IMMEDIATE:
-                for life in lives:
-                    if not life.alive and life.over_after(at_us):
-                        life.cut_short(at_us)
+    def _pass(self, known_us: int) -> None:
+        """Let first results and ended drains take effect, in the order of their times."""
+        while True:
+            over = [(at_us, life) for life in self.alive if (at_us := self._over_us(life, known_us)) is not None]
+            first = [(at_us, c) for c in self.changes if (at_us := self._first_us(c)) is not None]
+            if over and (not first or min(at_us for at_us, _ in over) < first[0][0]):
+                self._end_drain(*min(over, key=lambda pair: pair[0]))
+            elif first:
+                self._first_result(*first[0])
+            else:
+                break
+        for version in sorted(self.audited):
+            watched_us = self.watched_us(version)
+            if watched_us is not None and self._drained_from(version, watched_us)[1] <= known_us:
+                self.audited.discard(version)
+
+    def _over_us(self, life: Life, known_us: int) -> int | None:
+        """Return since when a drain is over, where that is known."""
+        if life.state != DRAINING or life.drain_us is None:
+            return None
+        over_us, since_us = self._drained_from(life.version, life.drain_us)
+        return over_us if since_us <= known_us else None
+
+    def _drained_from(self, version: int, position_us: int) -> tuple[int, int]:
+        """Return since when nothing from before a position is left, and from when on that was known, be it never."""
+        # Whoever has heard late of a drain may have watched for a later position.
+        found = [(at_us, over) for (v, at_us), over in self.drained.items() if v == version and at_us >= position_us]
+        return min(found)[1] if found else (0, FOREVER + 1)
+
+    def _end_drain(self, over_us: int, life: Life) -> None:
+        self._apply(Element(DRAINED, life.version, over_us))
+        for change in self.open_changes if self.decides else ():
+            old = [self.lives[v] for v in change.old]
+            if change.waits_for_drain and not any(o.alive for o in old):
+                start_us = max([change.position_us, *(o.end_us for o in old)])
+                for element in change.method.on_drained(old, self.lives[change.new], start_us):
+                    self.element(element)
+
+    def _first_result(self, at_us: int, change: Change) -> None:
+        """Let the first result of a new version stop or drain the old ones that wait for it."""
+        at_us = max(at_us, change.position_us)
+        lives = [self.lives[v] for v in change.old]
+        for element in change.method.on_first_result([v for v in lives if v.alive], self.lives[change.new], at_us):
+            self.element(element)
+        change.waits_for_result = False
+        change.account.drained_from_us = at_us
 
     def _first_us(self, change: Change) -> int | None:
         """Return when the new version that is waited for first answers in this round."""
+        if not (self.decides and change.waits_for_result):
+            return None
         firsts = []
-        for results in self._given.get(change.new, []) if change.waits_for_result else ():
+        for results in self._given.get(change.new, []):
             keep = self._may_leave(change.new, results)
             times = triggers_of(results)[:, 0]
             firsts += (times if keep is None else times[keep])[:1].tolist()
@@ -343,53 +367,37 @@ class ControlManager:
         return Gatekeeper(self.lives[version]).lets_out(results.order, oldest_us, len(results))
 
     def _let_out(self, version: int, results: Results) -> Results:
-        """Return the results of a version that may leave; count those of the reference that may not."""
+        """Return the results of a version that may leave; count those that the change which stopped it loses."""
         keep = self._may_leave(version, results)
         if keep is None or keep.all():
             return results
-        assert results.order is not None
-        assert results.lineage is not None
         life = self.lives[version]
-        for change in self.changes:
+        change = None if life.stop_by is None else self._stopper(life)
+        if change is not None and change.audit and results.lineage is not None:
             # What a version that was already draining did not owe is not lost.
-            if change.audit and version in change.old and life.stop_us is not None:
-                position_us = change.position_us if life.drain_us is None else min(change.position_us, life.drain_us)
-                change.account.lose(int((~keep & (results.lineage.oldest_us < position_us)).sum()))
-                break
+            owed_us = min(change.position_us, FOREVER if life.drain_us is None else life.drain_us)
+            change.account.lose(int((~keep & (results.lineage.oldest_us < owed_us)).sum()))
         return results.where(keep)
 
     def _close_ended(self) -> None:
-        for change in self.open_changes:
+        for change in self.changes:
+            old = [self.lives[v] for v in change.old]
             new = self.lives[change.new]
-            ended = not change.waits_for_result and not change.waits_for_drain
-            if ended and not any(self.lives[v].alive for v in change.old):
-                ends = [e.at_us for v in change.old for e in self.lives[v].elements[-1:]]
-                starts = [new.start_us] if new.start_us is not None else []
-                if change.request.method == GRACEFUL_DRAIN and change.account.after_old_us is not None:
-                    ends.append(change.account.after_old_us)
-                self._end(change, FINISHED, max([change.position_us, *ends, *starts]))
-
-    def _end(self, change: Change, state: str, at_us: int) -> None:
-        record = change.record
-        record.state, record.ended_us = state, at_us
-        change.waits_for_drain = change.waits_for_result = False
-        if record.started_us is not None:
-            record.two_versions_us = max(0, at_us - record.started_us)
-            record.two_versions_ms = (time.perf_counter() - change.began) * 1000 if record.two_versions_us else 0.0
-        if change.wants_reference and record.started_us is None:
-            change.reference_over = True
+            if not change.open or change.pending or any(life.alive for life in old):
+                continue
+            first_us = change.account.drained_from_us
+            ends = [change.position_us, *(life.end_us for life in old)]
+            ends += [new.start_us] if new.start_us is not None else []
+            ends += [first_us] if first_us != FOREVER else []
+            change.end(FINISHED, max(ends))
 
     def finish(self) -> None:
         """Say of changes that are not over that they never will be, and complete all records."""
         for change in self.open_changes:
-            record = change.record
-            record.state = UNFINISHED
-            if record.started_us is not None:
-                record.two_versions_us = max(0, self.now_us - record.started_us)
-                record.two_versions_ms = (time.perf_counter() - change.began) * 1000
+            change.record.state = UNFINISHED
+            change.note_overlap(self.clock_us)
         for change in self.changes:
-            if change.wants_reference:
-                self.see_reference(change, (), True)
+            change.end_reference()
             change.account.close()
 
     def records(self) -> list[ChangeRecord]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.change.lifecycle import Life
+from midstream.change.trigger import left_before
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,3 @@ class Gatekeeper:
         if life.stop_us is not None:
             keep &= order[:, 0] < life.stop_us if life.stopped_by_result else left_before(order, life.stop_us)
         return keep
-
-
-def left_before(order: npt.NDArray[np.int64], at_us: int) -> npt.NDArray[np.bool_]:
-    """Return which results left before a position; a window instance that ends at the position did.
-
-    >>> left_before(np.array([[4, 0, 9, 0], [5, -1, -1, -1], [5, 0, 3, 0]]), 5)
-    array([ True,  True, False])
-    """
-    return np.asarray((order[:, 0] < at_us) | ((order[:, 0] == at_us) & (order[:, 1] < 0)), np.bool_)

@@ -79,27 +79,26 @@ class Life:
     """From here on nothing leaves."""
     stopped_by_result: bool = False
     """The stop came from the data: what leaves at that very time does not count as before it."""
+    stop_by: int | None = None
+    """The version to which a change was under way whose IStop this was; None: somebody else's."""
     elements: list[Element] = field(default_factory=list)
 
     def apply(self, kind: str, at_us: int) -> None:
-        """Let an element take effect."""
+        """Let an element take effect; a DStop that is heard of late drains from its own, earlier position."""
         before, self.state = self.state, after(self.state, kind)
         self.elements.append(Element(kind, self.version, at_us))
         if kind == FSTART:
-            self.start_us, self.drain_us, self.stop_us, self.stopped_by_result = at_us, None, None, False
-        elif kind == DSTOP and before == RUNNING:
-            self.drain_us = at_us
+            self.start_us, self.drain_us, self.stop_us = at_us, None, None
+            self.stopped_by_result, self.stop_by = False, None
+        elif kind == DSTOP and before != STOPPED:
+            self.drain_us = at_us if self.drain_us is None else min(at_us, self.drain_us)
         elif kind == ISTOP and before != STOPPED:
             self.stop_us = at_us
 
-    def cut_short(self, at_us: int) -> None:
-        """Stop at a position that was passed before it was known; what left since has not left."""
-        self.stop_us, self.stopped_by_result = at_us, True
-        self.elements.append(Element(ISTOP, self.version, at_us))
-
-    def over_after(self, at_us: int) -> bool:
-        """Return whether a drain was over only after a position."""
-        return any(e.kind == DRAINED and e.at_us > at_us for e in self.elements[-1:])
+    @property
+    def end_us(self) -> int:
+        """Return where it was last stopped or drained."""
+        return self.elements[-1].at_us if self.elements else -(2**63)
 
     @property
     def alive(self) -> bool:

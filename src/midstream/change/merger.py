@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.change.trigger import TRIGGER, triggers_of
 from midstream.model.batch import Lineage, Results
 
 Matrix = npt.NDArray[np.int64]
-TRIGGER = 3
-"""Time, stream and offset of the row that brought a result: what versions are compared by."""
 BLOCK_ROWS = 1 << 16
 """Batches of up to so many rows share the column that says which version gave them."""
 
@@ -94,8 +93,11 @@ def interleaved(parts: dict[int, list[Results]], held: bool = False) -> Emission
     flat = [(version, result) for version, results in parts.items() for result in results]
     versions = np.concatenate([np.full(len(r), v, np.int64) for v, r in flat])
     triggers = np.concatenate([triggers_of(r) for _, r in flat])
+    lines = [_lineage(r) for _, r in flat]
     lineage = Lineage(
-        np.concatenate([_lineage(r).oldest_us for _, r in flat]), np.concatenate([_lineage(r).prints for _, r in flat])
+        np.concatenate([line.oldest_us for line in lines]),
+        np.concatenate([line.prints for line in lines]),
+        np.concatenate([line.with_values().prints for line in lines]),
     )
     batches = [versioned(r.rows, v) for v, r in flat]
     if len({v for v, _ in flat}) > 1:
@@ -104,15 +106,6 @@ def interleaved(parts: dict[int, list[Results]], held: bool = False) -> Emission
         versions, triggers, lineage = versions[place], triggers[place], lineage.where(place)
         batches = _rearranged(batches, place)
     return Emission(batches, versions, triggers, lineage, held)
-
-
-def triggers_of(results: Results) -> Matrix:
-    """Return what made each result leave; their time, when nobody asked for their order."""
-    if results.order is not None:
-        return results.order[:, :TRIGGER]
-    out = np.zeros((len(results), TRIGGER), np.int64)
-    out[:, 0] = results.rows.column("_time").to_numpy()
-    return out
 
 
 def _lineage(results: Results) -> Lineage:

@@ -4,17 +4,19 @@ Output that the merger holds back is not among them: whoever keeps it has tables
 """
 
 import time
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from midstream.change.account import Account
-from midstream.change.control import Change, ControlManager
+from midstream.change.account import Account, LeftAt
+from midstream.change.control import ControlManager
 from midstream.change.lifecycle import Element, Life
+from midstream.change.prints import Prints
 from midstream.change.record import ChangeRecord
+from midstream.change.reference import KEY, Reference
 from midstream.change.request import ChangeRequest
+from midstream.change.under_way import Change
 
 Plain = dict[str, Any]
 
@@ -28,8 +30,9 @@ def control_to_plain(control: ControlManager) -> Plain:
         "appended": sorted(control.appended),
         "audited": sorted(control.audited),
         "decided": [asdict(element) for element in control.decided],
+        "drained": [[*key, *over] for key, over in control.drained.items()],
         "last_left": control.last_left,
-        "now_us": control.now_us,
+        "clock_us": control.clock_us,
     }
 
 
@@ -41,12 +44,14 @@ def control_of_plain(plain: Plain) -> ControlManager:
     control.changes = [_change_of(change) for change in plain["changes"]]
     control.appended, control.audited = set(plain["appended"]), set(plain["audited"])
     control.decided = [Element(**e) for e in plain["decided"]]
-    control.last_left = _pair(plain["last_left"])
-    control.now_us = plain["now_us"]
+    control.drained = {(v, position): (over, known) for v, position, over, known in plain["drained"]}
+    control.last_left = _left_at(plain["last_left"])
+    control.clock_us = plain["clock_us"]
     return control
 
 
 def _change(change: Change) -> Plain:
+    reference = change.reference
     return {
         "request": change.request.to_dict(),
         "record": asdict(change.record),
@@ -57,8 +62,8 @@ def _change(change: Change) -> Plain:
         "lasted_ms": (time.perf_counter() - change.began) * 1000,
         "waits_for_result": change.waits_for_result,
         "waits_for_drain": change.waits_for_drain,
-        "reference": [oldest.tolist() for oldest in change.reference],
-        "reference_over": change.reference_over,
+        "followed": change.followed,
+        "reference": None if reference is None else {"over": reference.over, "missing": reference.missing.tolist()},
         "account": _account(change.account),
     }
 
@@ -68,25 +73,44 @@ def _change_of(plain: Plain) -> Change:
     account = Account(record, old, plain["new"], plain["position_us"])
     counted = plain["account"]
     account.latest = tuple(counted["latest"])
-    account.prints = {old_: Counter(dict(counted["prints"][place])) for place, old_ in enumerate((True, False))}
-    account.after_old_us = counted["after_old_us"]
-    account.last_old, account.first_new = _pair(counted["last_old"]), _pair(counted["first_new"])
+    account.old_prints, account.new_prints = (_prints_of(counted[name]) for name in ("old_prints", "new_prints"))
+    account.drained_from_us, account.valued = counted["drained_from_us"], counted["valued"]
+    account.uncertain = [np.array(times_us, np.int64) for times_us in counted["uncertain"]]
+    account.last_old, account.first_new = _left_at(counted["last_old"]), _left_at(counted["first_new"])
+    reference = None
+    if plain["reference"] is not None:
+        reference = Reference()
+        reference.over = plain["reference"]["over"]
+        reference.missing = np.array(plain["reference"]["missing"], np.int64).reshape(-1, KEY)
     return Change(
         ChangeRequest(**plain["request"]), record, old, plain["new"], plain["position_us"], account, plain["audit"],
-        time.perf_counter() - plain["lasted_ms"] / 1000, plain["waits_for_result"], plain["waits_for_drain"],
-        [np.array(oldest, np.int64) for oldest in plain["reference"]], plain["reference_over"],
+        time.perf_counter() - plain["lasted_ms"] / 1000, plain["waits_for_result"], plain["waits_for_drain"], reference,
+        plain["followed"],
     )  # fmt: skip
 
 
 def _account(account: Account) -> Plain:
     return {
         "latest": list(account.latest),
-        "prints": [list(account.prints[old].items()) for old in (True, False)],
+        "old_prints": _prints(account.old_prints),
+        "new_prints": _prints(account.new_prints),
+        "drained_from_us": account.drained_from_us,
+        "uncertain": [times_us.tolist() for times_us in account.uncertain],
+        "valued": account.valued,
         "last_old": account.last_old,
-        "after_old_us": account.after_old_us,
         "first_new": account.first_new,
     }
 
 
-def _pair(plain: list[Any] | None) -> tuple[int, float] | None:
+def _prints(prints: Prints) -> list[list[int]]:
+    return [prints.prints.tolist(), prints.oldest_us.tolist()]
+
+
+def _prints_of(plain: list[list[int]]) -> Prints:
+    prints = Prints()
+    prints.prints, prints.oldest_us = (np.array(values, np.int64) for values in plain)
+    return prints
+
+
+def _left_at(plain: list[Any] | None) -> LeftAt | None:
     return None if plain is None else (plain[0], plain[1])

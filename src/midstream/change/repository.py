@@ -1,7 +1,8 @@
-"""The repository of query versions: each validated, planned and ready before a change takes effect."""
+"""The repository of queries: each validated, planned and ready before a change to it is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,36 +16,59 @@ from midstream.plan.plan import Plan
 
 @dataclass(frozen=True)
 class QueryVersion:
-    """One version of a query; the first is number 1."""
+    """A query that a run can change to by its number."""
 
     number: int
+    sql: str
     plan: Plan
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Return what it emits."""
-        return self.plan.query.schema
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"number": self.number, "sql": self.sql, "plan": str(self.plan)}
 
 
 class Repository:
-    """The versions of one query, in the order they were added."""
+    """Queries that a run can change to, planned beforehand: number 1 is the one it was started with.
 
-    def __init__(self, first: Plan) -> None:
-        self.versions = [QueryVersion(1, first)]
+    Numbers are not given twice. `_version` in the output is another number: it counts the changes.
+    """
+
+    def __init__(self, first: Plan, sql: str) -> None:
+        self._versions = {1: QueryVersion(1, sql, first)}
+        self._next = 2
+
+    def add(self, sql: str, plan: Plan) -> QueryVersion:
+        """Register a query."""
+        version = QueryVersion(self._next, sql, plan)
+        self._versions[self._next] = version
+        self._next += 1
+        return version
+
+    def remove(self, number: int) -> None:
+        """Forget a registered query; what runs is not touched."""
+        del self._versions[check_removable(number, self._versions)]
 
     def __getitem__(self, number: int) -> QueryVersion:
-        return self.versions[number - 1]
+        return self._versions[check_registered(number, self._versions)]
 
-    @property
-    def newest(self) -> QueryVersion:
-        """Return the version added last."""
-        return self.versions[-1]
+    def all(self) -> list[QueryVersion]:
+        """Return all queries, by number."""
+        return list(self._versions.values())
 
-    def add(self, plan: Plan, request: ChangeRequest, running: int | None = None) -> QueryVersion:
-        """Add a version, or refuse the change that asks for it, from version `running` or the newest one."""
-        check_change((self.newest if running is None else self[running]).plan, plan, request)
-        self.versions.append(QueryVersion(len(self.versions) + 1, plan))
-        return self.newest
+
+def check_registered(number: int, known: Iterable[int]) -> int:
+    """Return the number of a registered query, or refuse."""
+    known = sorted(known)
+    if isinstance(number, bool) or number not in known:
+        raise PlanError(f"there is no registered query {number!r}; there are {', '.join(map(str, known))}")
+    return number
+
+
+def check_removable(number: int, known: Iterable[int]) -> int:
+    """Return the number of a registered query that can be removed, or refuse."""
+    if check_registered(number, known) == 1:
+        raise PlanError("query 1 is the one the run was started with; it cannot be removed")
+    return number
 
 
 def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:

@@ -9,6 +9,7 @@ from midstream.model.errors import PlanError
 
 IMMEDIATE, DELAYED_DRAIN, DRAIN = "immediate", "delayed-drain", "drain"
 GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN = "graceful-immediate", "graceful-drain"
+GRACEFUL = (GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN)
 METHODS = {
     IMMEDIATE: "stop the old query at once and start the new one; what the old one had begun is lost",
     DELAYED_DRAIN: "let the old query finish what it has begun, then start the new one; rows in between are lost to it",

@@ -183,17 +183,23 @@ class QueryHost:
         self.controls.send(CONTROL, control=control, at_us=at_us)
 
     def _rounds(self, packed: list[Packed], last: bool = False) -> Left:
-        """Run buckets until what they bring about together has reached all of them."""
+        """Run buckets until what they bring about together has reached all of them.
+
+        A change or control element takes effect when all buckets know what was brought about before it.
+        """
         left = Left()
         controls = self.controls.take()
+        begins = None if len(self.labels) == 1 else 0
         while True:
             for part in packed:
-                part.controls, part.clock_us = controls, self.clock_us
+                part.controls, part.clock_us, part.begins = controls, self.clock_us, begins
             outputs = [bucket.on_batch(part) for bucket, part in zip(self.buckets, packed, strict=True)]
             self._meet(outputs, last, left)
             elements = self.merger.decided()
-            if not elements or last:
+            paused = any(output.report["paused"] for output in outputs)
+            if not (elements or paused):
                 return left
+            begins = 0 if elements else 1
             for element in elements:
                 self.controls.send(ELEMENT, **element)
             controls = self.controls.take()
@@ -240,7 +246,7 @@ class QueryHost:
 
     def _wanted(self, end_us: int) -> list[int]:
         """Return the versions that may take rows before a time."""
-        wanted = {abs(n) for n in self.buckets[0].wanted()}
+        wanted = {abs(n) for bucket in self.buckets for n in bucket.wanted()}
         due = [d for d in self.buckets[0].to_come() if d.at_us is None or d.at_us <= end_us]
         if any(isinstance(d, ChangeRequest) for d in due):
             wanted |= set(range(max(self.control.lives) + 1, len(self.plans) + 1))

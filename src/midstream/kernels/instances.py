@@ -90,6 +90,25 @@ def count_rows(
 
 
 @kernel
+def take_owed(slots: Vector, counts: Vector, owed: Vector) -> tuple[Mask, int]:
+    """Tell which rows their keys still wait for, and how many keys have got their last one.
+
+    `slots` are the keys of the rows or -1, `counts` how many rows each has, `owed` how many it will take.
+    """
+    out = np.zeros(slots.size, np.bool_)
+    taken = np.zeros(counts.size, np.int64)
+    done = 0
+    for i in range(slots.size):
+        key = slots[i]
+        if key >= 0 and counts[key] + taken[key] < owed[key]:
+            out[i] = True
+            taken[key] += 1
+            if counts[key] + taken[key] == owed[key]:
+                done += 1
+    return out, done
+
+
+@kernel
 def link_rows(slots: Vector, counts: Vector, lasts: Vector, nths: Vector, links: Vector) -> None:
     """Link rows that know their number within their key already."""
     for i in range(slots.size):

@@ -29,6 +29,23 @@ def place_slots(table: Links, hashes: Vector, count: int) -> None:
 
 
 @kernel
+def known_slots(table: Links, rows: Matrix, wanted: Matrix) -> Vector:
+    """Return the slot of every wanted row, or -1 where there is none."""
+    mask = len(table) - 1
+    out = np.full(len(wanted), -1, np.int64)
+    places = np.arange(rows.shape[1])
+    found = hash_rows(wanted, places)
+    for i in range(len(wanted)):
+        at = found[i] & mask
+        while table[at, 0] >= 0:
+            if same_places(rows, np.int64(table[at, 0]), places, wanted, i, places):
+                out[i] = table[at, 0]
+                break
+            at = (at + 1) & mask
+    return out
+
+
+@kernel
 def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: Matrix) -> tuple[Vector, int]:
     """Return the slot of every wanted row, new slots for new ones; and how many slots there are then.
 

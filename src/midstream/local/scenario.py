@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midstream.change.repository import check_registered
 from midstream.change.request import OPTIONS as CHANGE_OPTIONS
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.local.loop import MOST_BUCKETS
@@ -13,7 +14,7 @@ from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
 
-TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates")
+TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions")
 STREAM_KEYS = ("path", "time", "lateness")
 HOP_KEYS = ("modes", "working", "hop")
 """What is asked of a hopping plan beside its shape."""
@@ -150,7 +151,8 @@ class _ScenarioFile(TomlFile):
         time = entry["time"]
         if isinstance(time, bool) or not isinstance(time, int | str | dt.datetime):
             self.refuse(f"{place} time must be integer microseconds or a timestamp, not {time!r}")
-        asked = self.text(entry, kind, place)
+        number = entry["change"] if kind == "change" and type(entry["change"]) is int else None
+        asked = self.text(entry, kind, place) if number is None else self._registered_query(number, place)
         try:
             at_us = parse_instant(time)
             if abs(at_us) >= 2**62:
@@ -159,7 +161,8 @@ class _ScenarioFile(TomlFile):
                 return ControlRequest(asked, at_us, identity)
             if kind == "change":
                 options = {k: v for k, v in entry.items() if k in CHANGE_OPTIONS}
-                return ChangeRequest.of(self._query(asked, place), options, at_us=at_us, identity=identity)
+                text = self._query(asked, place)
+                return ChangeRequest.of(text, options, at_us=at_us, identity=identity)
             strategy = self.text(entry, "strategy", place) if "strategy" in entry else None
             options = {k: v for k, v in entry.items() if k in OPTIONS}
             wanted = self._plan(entry, "migrate", place) or asked
@@ -168,6 +171,17 @@ class _ScenarioFile(TomlFile):
             raise
         except MidstreamError as error:
             raise ScenarioError(f"scenario {self.file}: {place}: {error}") from error
+
+    def _registered_query(self, number: int, place: str) -> str:
+        """Return a query that `versions` has, by its number: 1 is that of the scenario itself."""
+        written = self.document.get("versions", [])
+        if not isinstance(written, list) or not all(isinstance(text, str) for text in written):
+            self.refuse("versions must be a list of queries to change to, files or SQL text")
+        known = [self.sql(), *(self._query(text, "versions") for text in written)]
+        try:
+            return known[check_registered(number, range(1, len(known) + 1)) - 1]
+        except MidstreamError as error:
+            self.refuse(f"{place} change: {error}")
 
     def _query(self, text: str, place: str) -> str:
         """Return the query a change goes to: written there, or in a file."""

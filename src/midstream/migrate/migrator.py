@@ -74,6 +74,12 @@ class Migrator:
         self.before = plan
         """The plan it started from."""
         self._tested = 0
+        self._merges = False
+
+    def merge_output(self) -> None:
+        """Hold nothing back from now on, whatever migrations ask for: another version's results are merged in."""
+        self._merges = True
+        self.pipeline.execution.hold_nothing_back()
 
     @property
     def phase(self) -> str:
@@ -147,6 +153,8 @@ class Migrator:
                 record.state, record.reason = REFUSED, str(error)
                 continue
             at_us = request.at_us if direct and request.at_us is not None else now_us
+            if self._merges and _holds_back(checked):
+                checked = replace(checked, output="merged")
             if _holds_back(checked):
                 at_us = max((t for t in (request.at_us, self._bound_us) if t is not None), default=now_us)
             record.strategy, record.options = checked.strategy, checked.options
@@ -156,7 +164,8 @@ class Migrator:
         if self.running is not None:
             return self.pipeline.execution.overlaps(request.strategy)
         # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
-        return not (_holds_back(request) and self._bound_us is not None and now_us < self._bound_us)
+        holds_back = _holds_back(request) and not self._merges
+        return not (holds_back and self._bound_us is not None and now_us < self._bound_us)
 
     def _start(self, request: MigrationRequest, record: MigrationRecord, now_us: int, seq: int) -> None:
         started = time.perf_counter()

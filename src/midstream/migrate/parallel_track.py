@@ -60,6 +60,10 @@ class ParallelTrack(Migration):
         back, self._held = self._held, None
         return back
 
+    def hold_nothing_back(self) -> None:
+        """Merge the results of both plans from now on."""
+        self.buffered = False
+
     def _with_old_rows(self, results: Matrix) -> Matrix:
         """Drop the results of new rows alone, and bring the others into the new plan's layout."""
         old = np.zeros(len(results), np.bool_)

@@ -45,10 +45,16 @@ class Lineage:
 
     oldest_us: npt.NDArray[np.int64]
     prints: npt.NDArray[np.int64]
+    valued: npt.NDArray[np.int64] | None = None
+    """Fingerprints of the results' values, too, to be compared with those of answers at hops; None: as `prints`."""
 
     def where(self, keep: npt.NDArray[Any]) -> "Lineage":
         """Return the lines of a mask or of places."""
-        return Lineage(self.oldest_us[keep], self.prints[keep])
+        return Lineage(self.oldest_us[keep], self.prints[keep], None if self.valued is None else self.valued[keep])
+
+    def with_values(self) -> "Lineage":
+        """Return lines whose fingerprints are also of the values."""
+        return self if self.valued is None else Lineage(self.oldest_us, self.valued)
 
 
 def mixed(offsets: npt.NDArray[np.int64], position: int) -> npt.NDArray[np.uint64]:

@@ -1,11 +1,11 @@
 """Asking a live query to change, from its own process or another: checked, planned, written down, then sent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from midstream.change.guarantees import Guarantees, guarantees
 from midstream.change.record import ABORTED, SUPERSEDED
-from midstream.change.repository import check_change, columns_of, united
+from midstream.change.repository import check_change, check_registered, columns_of, united
 from midstream.change.request import DRAIN, ChangeRequest
 from midstream.change.schema import schema_change
 from midstream.engine.control.controls import CHANGE
@@ -14,7 +14,15 @@ from midstream.local.replay import make_plan
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.repository import Catalog, StoredVersions, add_version, numbers, read_catalog
+from midstream.spark.repository import (
+    Catalog,
+    StoredVersions,
+    add_version,
+    numbers,
+    read_catalog,
+    register,
+    registered,
+)
 
 
 @dataclass(frozen=True)
@@ -50,13 +58,39 @@ class PreparedChange:
 
 def prepare_change_to(folder: Path, sql: str, request: ChangeRequest) -> PreparedChange:
     """Plan and check a change of the query that lives in a checkpoint to another one, given as text."""
-    checkpoint = Checkpoint.existing(folder)
-    try:
-        catalog = read_catalog(checkpoint.versions)
-    except FileNotFoundError:
-        raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
+    checkpoint, catalog = open_checkpoint(folder)
     query = parse_query(sql, catalog.streams, catalog.aggregates)
     return prepare_change(checkpoint, catalog, make_plan(query, request.plan, request.join), request)
+
+
+def prepare_registered(folder: Path, number: int, request: ChangeRequest) -> PreparedChange:
+    """Check a change of the query that lives in a checkpoint to a registered one."""
+    checkpoint, catalog = open_checkpoint(folder)
+    return prepare_known(checkpoint, catalog, number, request)
+
+
+def prepare_known(checkpoint: Checkpoint, catalog: Catalog, number: int, request: ChangeRequest) -> PreparedChange:
+    """Check a change to a registered query, which has been planned."""
+    known = registered(checkpoint.versions, catalog)
+    version = known[check_registered(number, known)]
+    return prepare_change(checkpoint, catalog, version.plan, replace(request, sql=version.sql))
+
+
+def register_text(folder: Path, sql: str, plan: str | None = None, join: str = "auto") -> int:
+    """Plan and check a query for the one that lives in a checkpoint, to be changed to later; return its number."""
+    checkpoint, catalog = open_checkpoint(folder)
+    made = make_plan(parse_query(sql, catalog.streams, catalog.aggregates), plan, join)
+    catalog.check(made)
+    return register(checkpoint.versions, sql, made)
+
+
+def open_checkpoint(folder: Path) -> tuple[Checkpoint, Catalog]:
+    """Return a checkpoint and what later queries of its run may read."""
+    checkpoint = Checkpoint.existing(folder)
+    try:
+        return checkpoint, read_catalog(checkpoint.versions)
+    except FileNotFoundError:
+        raise MidstreamError(f"the query of {folder} was started before queries could change; start it again") from None
 
 
 def prepare_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request: ChangeRequest) -> PreparedChange:

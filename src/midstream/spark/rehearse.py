@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from midstream.change.control import GRACEFUL
-from midstream.change.request import ChangeRequest
+from midstream.change.request import GRACEFUL, ChangeRequest
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import ELEMENT
 from midstream.engine.control.versions import KnownVersions

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from midstream.change.repository import QueryVersion, check_removable
 from midstream.local.files import replace_json
 from midstream.model.errors import MidstreamError
 from midstream.model.format import check_format
@@ -22,15 +23,8 @@ from midstream.plan.plan import Plan
 
 FORMAT = 1
 """The form in which versions and the catalog are written."""
-
-
-@dataclass(frozen=True)
-class StoredVersion:
-    """A version as it lies in the repository."""
-
-    number: int
-    sql: str
-    plan: Plan
+REGISTERED = "registered"
+"""Where the queries lie that can be changed to by number."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,10 @@ class Absent:
 def add_version(folder: Path, sql: str, plan: Plan) -> int:
     """Add a version; return its number."""
     folder.mkdir(parents=True, exist_ok=True)
-    number = max((v for v in numbers(folder)), default=1) + 1
+    return _write(folder, max(numbers(folder), default=1) + 1, sql, plan)
+
+
+def _write(folder: Path, number: int, sql: str, plan: Plan) -> int:
     pending = folder / f".{number:04d}.{os.getpid()}.pending"
     plain = {"format": FORMAT, "number": number, "sql": sql, "query": query_text(plan), "plan": write_plan(plan)}
     pending.write_text(json.dumps(plain), encoding="utf-8")
@@ -103,15 +100,36 @@ def add_version(folder: Path, sql: str, plan: Plan) -> int:
     return number
 
 
+def register(folder: Path, sql: str, plan: Plan) -> int:
+    """Put a query where changes to it can be asked for by its number; return the number. Nobody runs it yet."""
+    place = folder / REGISTERED
+    place.mkdir(parents=True, exist_ok=True)
+    taken = [int(f.stem) for f in place.glob("[0-9]*")]
+    return _write(place, max(taken, default=1) + 1, sql, plan)
+
+
+def registered(folder: Path, catalog: Catalog) -> dict[int, QueryVersion]:
+    """Return the queries that can be changed to by number; 1 is the one the run was first started with."""
+    place = folder / REGISTERED
+    found = {n: load_version(place, n, catalog.aggregates) for n in numbers(place)}
+    return {1: QueryVersion(1, query_text(catalog.first), catalog.first), **found}
+
+
+def remove_registered(folder: Path, number: int, catalog: Catalog) -> None:
+    """Forget a registered query; its number is not given again."""
+    file = folder / REGISTERED / f"{check_removable(number, registered(folder, catalog)):04d}.version"
+    file.rename(file.with_suffix(".removed"))
+
+
 def numbers(folder: Path) -> list[int]:
     """Return the numbers of the later versions."""
     return sorted(int(f.stem) for f in folder.glob("*.version"))
 
 
-def load_version(folder: Path, number: int, aggregates: Mapping[str, UserAggregate]) -> StoredVersion:
+def load_version(folder: Path, number: int, aggregates: Mapping[str, UserAggregate]) -> QueryVersion:
     """Return a version."""
     plain = _read(str(folder / f"{number:04d}.version"))
-    return StoredVersion(plain["number"], plain["sql"], read_plan(plain["plan"], aggregates))
+    return QueryVersion(plain["number"], plain["sql"], read_plan(plain["plan"], aggregates))
 
 
 @cache

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from midstream.change.record import OPEN
 from midstream.change.request import DRAIN as drain_method
-from midstream.change.request import ControlRequest
+from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.records import Records
@@ -28,7 +28,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.plan.plan import Plan
-from midstream.spark.change import prepare_change
+from midstream.spark.change import prepare_change, prepare_known
 from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.control_log import sent_ns
 from midstream.spark.failure import sentence_of
@@ -38,7 +38,7 @@ from midstream.spark.live import LiveQuery, open_catalog
 from midstream.spark.mapped import forget_query
 from midstream.spark.query import PlannedOnSpark
 from midstream.spark.rates import Rates
-from midstream.spark.repository import read_catalog
+from midstream.spark.repository import read_catalog, register, registered, remove_registered
 from midstream.spark.settings import shared_memory, with_settings
 from midstream.spark.sinks import sink_of
 from midstream.spark.writer import ResultWriter
@@ -277,8 +277,25 @@ class SparkRun:
         graceful-drain. A change of the output's columns needs `allow_schema_change=True`.
         """
         self._check_running()
-        request, plan = ask_change(query, self._asked.planner, {"method": method, "order": order, **options})
+        asked = {"method": method, "order": order, **options}
+        if isinstance(query, int):
+            return prepare_known(self._checkpoint, self._catalog, query, ChangeRequest.of("", asked)).send()
+        request, plan = ask_change(query, self._asked.planner, asked)
         return prepare_change(self._checkpoint, self._catalog, plan, request).send()
+
+    def register(self, query: Any, plan: str | None = None, join: str = "auto") -> int:
+        """Plan and check a query to change to later, without changing; return its number. It outlives the run."""
+        request, made = ask_change(query, self._asked.planner, {"plan": plan, "join": join})
+        self._catalog.check(made)
+        return register(self._checkpoint.versions, request.sql, made)
+
+    def registered(self) -> list[dict[str, Any]]:
+        """Return the queries that can be changed to by number; 1 is the one first started."""
+        return [v.to_dict() for v in registered(self._checkpoint.versions, self._catalog).values()]
+
+    def remove(self, number: int) -> None:
+        """Forget a registered query; what runs is not touched."""
+        remove_registered(self._checkpoint.versions, number, self._catalog)
 
     def control(self, control: str) -> str:
         """Give the whole query a control element: fstart, istop, dstop; or abort the last change. Return its id."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from midstream.change.lifecycle import DRAINED, Element
 from midstream.change.repository import check_control, columns_of
-from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.request import GRACEFUL_IMMEDIATE, IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
+from midstream.change.span import spans
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.versions import BucketVersions
 from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MIGRATE
@@ -59,11 +60,11 @@ class Beginnings:
         if element.kind != DRAINED:
             self._control.element(element)
         elif element.version > 0:
-            self._control.see(element.version, (), element.at_us)
+            watched_us = self._control.watched_us(element.version)
+            if watched_us is not None:
+                self._control.see_drained(element.version, watched_us, element.at_us, element.at_us)
         else:
-            for change in self._control.changes:
-                if change.new == -element.version and change.wants_reference:
-                    self._control.see_reference(change, (), True)
+            self._control.end_reference(-element.version)
 
     def ask(self, controls: list[dict[str, Any]]) -> None:
         """Note the migrations that control rows ask for, from here on; the versions that run have been taken up."""
@@ -92,12 +93,12 @@ class Beginnings:
 
     def changes_by(self, reached_us: int) -> bool:
         """Return whether something other than a migration takes effect when time has come there."""
-        return any(_changes(due) and _position_us(due) <= reached_us for due in self._state.due)
+        return any(changes(due) and _position_us(due) <= reached_us for due in self._state.due)
 
     @property
     def changes_to_come(self) -> int:
         """Return how many changes and control elements wait for their position."""
-        return sum(map(_changes, self._state.due))
+        return sum(map(changes, self._state.due))
 
     def begin(self, due: Due) -> None:
         """Let something take effect at its position."""
@@ -116,6 +117,7 @@ class Beginnings:
             if version.number in waiting:
                 version.intake.start_at(at_us)
         versions.leave_ended()
+        versions.merge_output()
 
     def _migrate(self, request: MigrationRequest) -> None:
         """Let the newest version know of a migration whose position has come."""
@@ -145,7 +147,10 @@ class Beginnings:
         number = state.next_version if due.version is None else due.version
         state.next_version = max(state.next_version, number + 1)
         running, new = [plan_of(life.version) for life in self._control.alive], plan_of(number)
-        audit = self._spec.audit if due.audit is None else due.audit
+        audit = due.audit
+        if audit is None:  # of a version that need not end what it loses is not counted unless that is asked for
+            stops = due.method in (IMMEDIATE, GRACEFUL_IMMEDIATE)
+            audit = self._spec.audit and not (stops and any(spans(plan).endless for plan in running))
         audit = audit and not any(plan.query.takes_back for plan in (*running, new))
         before = running[-1] if running else plan_of(self._control.newest)
         columns = schema_change(columns_of(before), columns_of(new))
@@ -158,5 +163,6 @@ def _position_us(due: Due) -> int:
     return NEVER if due.at_us is None else due.at_us
 
 
-def _changes(due: Due) -> bool:
+def changes(due: Due) -> bool:
+    """Return whether something is a change or a control element, not a migration."""
     return not isinstance(due, MigrationRequest)

@@ -10,7 +10,8 @@ micro-batch to the next, or be put together anew from its store for each.
 import time
 from typing import Any
 
-from midstream.engine.bucket.begin import Beginnings
+from midstream.engine.bucket.begin import Beginnings, changes
+from midstream.engine.bucket.drains import Drains
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, Due
 from midstream.engine.bucket.store import Store
@@ -35,9 +36,10 @@ class Bucket:
         self.control = self.state.control
         self._versions = BucketVersions(spec, label, self.state, store, memory)
         self._beginnings = Beginnings(self._versions)
+        self._drains = Drains(self._versions)
         self._clock_us: int | None = None
-        self._drained: dict[int, int] = {}
-        """Versions whose drain was over in this micro-batch, and since when."""
+        self._paused = False
+        """Something is due, and buckets have to meet before it takes effect."""
 
     def resume(self) -> None:
         """Take up the versions that run, as the store has them, before the next micro-batch comes."""
@@ -61,11 +63,14 @@ class Bucket:
         started = time.perf_counter()
         state, versions, beginnings = self.state, self._versions, self._beginnings
         controls = [c for c in packed.controls if c["id"] not in state.controls]
-        before = dict(state.high)
+        if self._paused:
+            versions.carry_over(packed)
+        before = versions.before if self._paused else dict(state.high)
         for position, high in packed.high.items():
             if high != NEVER:
                 state.high[position] = max(high, state.high.get(position, high))
-        self._clock_us, self._drained = packed.clock_us, {}
+        self._clock_us = packed.clock_us
+        self._drains.begin_batch()
         beginnings.begin_batch(controls)
         versions.begin_batch(packed, before)
         versions.enter_wanted()
@@ -75,7 +80,8 @@ class Bucket:
         safe_us = versions.safe_us(drain)
         versions.trace(not self.control.quiet or beginnings.changes_by(self._reached_us(safe_us)))
         phase = self.control.phase
-        self._run(safe_us, drain)
+        self._run(safe_us, drain, packed.begins)
+        self._drains.stop_following()
         statistics = [v.run.statistics() for v in list(versions.open.values())[-1:]]
         shared = versions.close(drain)
         state.controls += [c["id"] for c in controls]
@@ -113,7 +119,8 @@ class Bucket:
             "phase": next((p for p in (phase, self.control.phase) if p != "steady"), steady),
             "migrations": [r.to_dict() for r in records],
             "begun": self._beginnings.begun, "due": self._beginnings.changes_to_come,
-            "drained": {str(v): at_us for v, at_us in self._drained.items()},
+            "drained": self._drains.over, "oldest": self._drains.oldest(),
+            "paused": self._paused, "clock_us": self._time_us(), "runs": sorted(self._versions.open),
             "hops": {str(v.number): v.run.hops for v in ran},
             "hops_passed": 0 if run is None else run.hops_passed,
             "row": "" if run is None else run.row, "next_us": None if run is None else run.next_us,
@@ -123,74 +130,51 @@ class Bucket:
         """Return up to where things that are due happen, when all rows up to a time have come."""
         return safe_us if self._clock_us is None else min(safe_us, self._clock_us)
 
-    def _run(self, safe_us: int, drain: bool) -> None:
-        """Run all versions up to where no row can come any more, stopping where something is due."""
+    def _time_us(self) -> int:
+        """Return how far time itself has come: no further than the last row."""
+        return max(self.state.high.values(), default=NEVER) if self._clock_us is None else self._clock_us
+
+    def _run(self, safe_us: int, drain: bool, begins: int | None) -> None:
+        """Run all versions up to where no row can come any more, stopping where something is due.
+
+        `begins`: how many changes and control elements may take effect before all buckets have to meet; None: any.
+        """
+        self._paused = False
         while (due := self._beginnings.next_due(self._reached_us(safe_us))) is not None:
             self._advance(safe_us if due.at_us is None else due.at_us)
+            if begins is not None and changes(due):
+                self._paused = begins <= 0
+                begins -= 1
+            if self._paused:
+                return
             self._beginnings.begin(due)
             safe_us = self._versions.safe_us(drain)
         self._advance(safe_us)
 
     def _advance(self, upto_us: int) -> None:
         """Run every version that lives up to a time; see what first results and ended drains bring."""
-        versions, done = self._versions, set[int]()
+        versions, drains, done = self._versions, self._drains, set[int]()
         versions.watch()
         versions.start_waiting()
         while todo := [n for n in sorted(versions.open) if n not in done and versions.runs(n)]:
-            number = todo[0]
-            done.add(number)
-            version = versions.open[number]
-            before = len(version.run.leaving)
-            over_us = self._advance_one(version, upto_us)
-            if number < 0:
-                self._see_reference(version, over_us)
-                continue
-            self.state.counted_us = max(self.state.counted_us, upto_us)
-            if over_us is not None:
-                self._drained[number] = over_us
-                if self._with_others(version):
-                    over_us = None
-            # Results matter here where first results are decided here.
-            fresh = version.run.leaving[before:] if self._expects_result() else []
-            self.control.see(number, [item.results for item in fresh], over_us)
+            for number in todo:
+                self._advance_one(versions.open[number], upto_us)
+            done |= set(todo)
+            drains.follow()
+            # Drains that first results have begun may be over already.
+            drains.follow()
             versions.start_waiting()
-        self.control.follow()
-        versions.watch()
+        drains.follow()
         versions.leave_ended()
 
-    def _expects_result(self) -> bool:
-        return self.control.decides and any(c.waits_for_result for c in self.control.open_changes)
-
-    def _advance_one(self, version: VersionInBucket, upto_us: int) -> int | None:
-        """Run one version up to a time; return since when its drain is over."""
-        counted_us, clock_us = self.state.counted_us, self._clock_us
-        if clock_us is None:
-            # Time itself has come no further than the last row.
-            clock_us = max(self.state.high.values(), default=NEVER)
+    def _advance_one(self, version: VersionInBucket, upto_us: int) -> None:
+        """Run one version up to a time."""
+        counted_us, clock_us, reached_us = self.state.counted_us, self._time_us(), upto_us
+        before = len(version.run.leaving)
         if upto_us < version.state.released_us:
             # All rows are there, but time itself has not come further.
-            clock_us, upto_us = min(clock_us, upto_us), version.state.released_us
-        exact = version.number > 0 and any(c.waits_for_drain for c in self.control.open_changes)
-        over_us = None
-        for time_us in version.intake.instants(upto_us) if exact and version.run.drains_by_rows else ():
-            version.advance(time_us + 1, time_us, counted_us)
-            if (over_us := version.drained_us()) is not None:
-                break
-        version.advance(upto_us, clock_us, counted_us)
-        return version.drained_us() if over_us is None else over_us
-
-    def _with_others(self, version: VersionInBucket) -> bool:
-        """Return whether others have to say that the drain of a version is over."""
-        return version.run.drains_with_others and not self.spec.alone
-
-    def _see_reference(self, version: VersionInBucket, over_us: int | None) -> None:
-        """Follow a version that runs as if it had been started at once, until what that would change is over."""
-        for change in self.control.changes:
-            if change.new == -version.number and change.wants_reference:
-                started_us = change.record.started_us
-                if started_us is not None:
-                    version.watch(started_us)
-                if over_us is not None:
-                    self._drained[version.number] = over_us
-                    if not self._with_others(version):
-                        self.control.see_reference(change, (), True)
+            clock_us, reached_us = min(clock_us, upto_us), version.state.released_us
+        version.advance(reached_us, clock_us, counted_us)
+        if version.number > 0:
+            self.state.counted_us = max(counted_us, upto_us)
+            self._drains.see(version, version.run.leaving[before:])

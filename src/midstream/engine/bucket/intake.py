@@ -127,11 +127,6 @@ class Intake:
         self._state.released_us = max(self._state.released_us, upto_us)
         return released
 
-    def instants(self, upto_us: int) -> list[int]:
-        """Return the times of the rows that wait below a time, each once."""
-        times = [rows.times[: np.searchsorted(rows.times, upto_us)] for rows in self._waiting.values()]
-        return [int(t) for t in np.unique(np.concatenate(times))] if times else []
-
     @property
     def waiting(self) -> int:
         """Return how many rows wait."""

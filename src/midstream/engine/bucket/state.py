@@ -18,7 +18,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.format import check_format
 from midstream.model.time import NEVER
 
-FORMAT = 1
+FORMAT = 2
 """The form in which buckets write down what they remember."""
 Due = ChangeRequest | ControlRequest | MigrationRequest
 """Something that is to happen at a position."""

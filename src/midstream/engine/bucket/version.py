@@ -107,12 +107,8 @@ class VersionInBucket:
 
     def watch(self, position_us: int) -> None:
         """Watch from now on for the end of what began before a position."""
-        if not self.run.draining:
-            self.run.drain(position_us)
-
-    def drained_us(self) -> int | None:
-        """Return from which time on nothing from before the watched position is left; None: there may be."""
-        return self.run.drained_us() if self.run.draining else None
+        if self.run.drain_us != position_us:
+            self.run.drain(position_us, goes_on=self.number < 0)
 
     def close(self, release: bool, last: bool) -> bool:
         """Keep what must last; return whether the operators can be found again by other workers of this host.

@@ -31,19 +31,24 @@ class BucketVersions:
         self._store = store
         self._memory = memory
         self._packed = Packed()
-        self._before: dict[int, int] = {}
+        self.before: dict[int, int] = {}
+        """The largest time per stream position that micro-batches before this one have shown."""
         self._traced = False
 
     def begin_batch(self, packed: Packed, before: dict[int, int]) -> None:
-        """Let the versions have the rows of a micro-batch.
-
-        `before` is the largest time per stream position that micro-batches before this one have shown.
-        """
-        self._packed, self._before = packed, before
+        """Let the versions have the rows of a micro-batch; see `before`."""
+        self._packed, self.before = packed, before
         self.ran = list(self.open.values())
         for version in self.ran:
             version.begin_batch()
             self._take_in(version)
+
+    def carry_over(self, packed: Packed) -> None:
+        """Let versions that begin only now have the rows that came before buckets had to meet."""
+        packed.low = packed.low or self._packed.low
+        for (number, rank), parts in self._packed.rows.items():
+            if number not in self.open:
+                packed.rows.setdefault((number, rank), parts)
 
     def wanted(self) -> list[int]:
         """Return the versions that take rows: those that live, are audited or wait, and references."""
@@ -92,7 +97,13 @@ class BucketVersions:
         self._take_in(version)
         self.open[number] = version
         self.ran.append(version)
+        self.merge_output()
         return version
+
+    def merge_output(self) -> None:
+        """From the first change on results of all versions leave in max order: a migration holds none back."""
+        for version in self.open.values() if self.control.changes else ():
+            version.run.merge_output()
 
     def _start_us(self, number: int) -> int | None:
         """Return from where a version takes rows; None: from the first one on."""
@@ -104,10 +115,10 @@ class BucketVersions:
     def _take_in(self, version: VersionInBucket) -> None:
         """Let a version have the rows of this micro-batch."""
         packed, intake, start_us = self._packed, version.intake, self._start_us(version.number)
-        intake.take_in(packed, abs(version.number), start_us, self._before)
+        intake.take_in(packed, abs(version.number), start_us, self.before)
         if version.number > 0 and start_us is None:
             # The first row of the query, in whatever bucket, of those that are not late.
-            first_us = intake.first_us if self.spec.alone else intake.first_anywhere_us(packed.low, self._before)
+            first_us = intake.first_us if self.spec.alone else intake.first_anywhere_us(packed.low, self.before)
             if first_us is not None:
                 version.run.begin_at(first_us)
 
@@ -120,7 +131,10 @@ class BucketVersions:
     def watch(self) -> None:
         """Let versions that drain, or whose losses are counted, look out for the end of what is old."""
         for number, version in self.open.items():
-            watched_us = self.control.watched_us(number) if number > 0 else None
+            if number > 0:
+                watched_us = self.control.watched_us(number)
+            else:
+                watched_us = next(c.record.started_us for c in self.control.changes if c.new == -number)
             if watched_us is not None:
                 version.watch(watched_us)
 

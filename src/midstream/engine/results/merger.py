@@ -18,23 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.change.control import ControlManager
-from midstream.change.gatekeeper import Gatekeeper, left_before
-from midstream.change.lifecycle import DRAINED, DRAINING, Element
-from midstream.change.merger import triggers_of, versioned
+from midstream.change.gatekeeper import Gatekeeper
+from midstream.change.lifecycle import DRAINED, Element
+from midstream.change.merger import versioned
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.trigger import left_before, triggers_of
 from midstream.engine.results.output import BucketOutput, Leaving, hop_results, of_table, to_table
 from midstream.engine.results.schema import output_schema
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import PlanError
 from midstream.model.format import check_format
-from midstream.model.time import FOREVER
+from midstream.model.time import FOREVER, NEVER
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.hopping.emission import merged
 from midstream.plan.plan import Plan
 
-FORMAT = 1
+FORMAT = 2
 """The form in which a merger is written down."""
+Drained = dict[int, dict[int, dict[int, tuple[int, int]]]]
+"""Per version (negative: of its reference), bucket and position: since when nothing older is left, known from when."""
 ByVersion = dict[int, list[Results]]
 """Results of each version, in order."""
 Hops = dict[int, dict[int, tuple[int, int]]]
@@ -61,17 +64,19 @@ class ResultMerger:
     labels: tuple[int, ...]
     plan_of: Callable[[int], Plan]
     control: ControlManager = field(default_factory=ControlManager)
-    drained: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Per version and bucket: since when nothing older is left there."""
+    drained: Drained = field(default_factory=dict)
+    """What buckets have reported of drains that are over."""
     due: int = 0
     """Changes that were read and whose position has not been reached: it may be in the next micro-batch."""
+    behind: bool = False
+    """Buckets have not heard of everything: they may give results of versions that are over."""
     delay_us: int = 0
     """The longest that results of the last micro-batch were held back, in event time."""
 
     @property
     def quiet(self) -> bool:
         """Return whether results of one version simply leave."""
-        return self.control.quiet and not self.due
+        return self.control.quiet and not self.due and not self.behind
 
     @property
     def meets(self) -> bool:
@@ -92,7 +97,8 @@ class ResultMerger:
         """Return versions that will never run again, unless they are started anew."""
         open_to = {c.new for c in self.control.open_changes}
         lives = self.control.lives
-        return [v for v in lives if not lives[v].alive and v not in open_to and v != self.version]
+        idle = [v for v in lives if not lives[v].alive and not self.control.audits(v)]
+        return [v for v in idle if v not in open_to and v != self.version]
 
     def on_batch(self, outputs: Sequence[BucketOutput], everything: bool = False) -> list[Departure]:
         """Take what all buckets emit in a micro-batch; return what leaves, in order. `everything` at the end."""
@@ -105,23 +111,47 @@ class ResultMerger:
         hops = _hops(reports)
         begun = reports[0]["begun"]
         self.due = reports[0]["due"]
-        for report in reports:
-            for version, over_us in report["drained"].items():
-                self.drained.setdefault(int(version), {})[report["bucket"]] = over_us
+        self._note(reports)
         for item in leaving:
             if item.held_until_us is not None:
                 self._see_delay(item.results.rows, item.held_until_us)
         if self.control.quiet and not begun:
+            self._see_behind(reports)
             return self._straight(leaving, hops)
         now_us = max(report["released_us"] for report in reports)
         rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in _by_version(leaving).items()}
+        held = any(report["migrations"] for report in reports)
         out: list[pa.RecordBatch] = []
         for item in begun:
             before, rest = _cut(rest, item["at_us"])
-            out += self._round(before, item["at_us"])
+            out += self._round(before, item["at_us"], held, item["at_us"])
             self._begin(item)
-        out += self._round(rest, now_us, everything, ended=True)
+            # What another element lets out leaves before anything that comes.
+            out += self._round({}, item["at_us"], held, item["at_us"])
+        out += self._round(rest, now_us, held, everything=everything)
+        self._forget(reports)
+        over = set(self.over())
+        self.drained = {v: reported for v, reported in self.drained.items() if v not in over}
+        self._see_behind(reports)
         return self._departures(out, hops)
+
+    def _note(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Note how far time has come, and which drains are over in which buckets."""
+        for report in reports:
+            self.control.clock_us = max(self.control.clock_us, report["clock_us"])
+            for version, position_us, over_us, known_us in report["drained"]:
+                self.drained.setdefault(version, {}).setdefault(report["bucket"], {})[position_us] = (over_us, known_us)
+
+    def _see_behind(self, reports: Sequence[dict[str, Any]]) -> None:
+        """See whether buckets run other versions than live: they hear later of what all of them brought about."""
+        alive = [life.version for life in self.control.alive]
+        self.behind = any(report["runs"] != alive for report in reports)
+
+    def _forget(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Drop fingerprints of rows that the version which could repeat them holds no more."""
+        for change in self.control.changes:
+            # A bucket that says nothing of it has nothing that could repeat them.
+            change.account.forget(min(report["oldest"].get(str(change.new), FOREVER) for report in reports))
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
         """Return the results of the one version that runs."""
@@ -129,12 +159,14 @@ class ResultMerger:
         # Buckets may not have heard yet that another version is over.
         leaving = [item for item in leaving if item.version == version]
         out = []
+        left_us = NEVER if self.control.last_left is None else self.control.last_left[0]
         for results in self._merged(version, leaving, {}) if leaving else ():
             if not len(results):
                 continue  # what came in one bucket went in another
+            left_us = max(left_us, int(triggers_of(results)[-1, 0]))
             out.append(versioned(results.rows, version))
         if out:
-            self.control.last_left = (out[-1].column("_time")[-1].as_py(), time.perf_counter())
+            self.control.last_left = (left_us, time.perf_counter())
         return self._departures(out, hops)
 
     def _merged(self, version: int, items: list[Leaving], hops: dict[int, tuple[int, int]]) -> list[Results]:
@@ -166,28 +198,34 @@ class ResultMerger:
             # Buckets that stop know less of results held back here; what they could do, nobody refuses.
             with contextlib.suppress(PlanError):
                 self.control.control(ControlRequest(item["control"]).element, item["at_us"])
+                for life in self.control.alive:
+                    for reported in (
+                        self.drained.get(life.version, {}).values() if life.start_us == item["at_us"] else ()
+                    ):
+                        for position_us in [at_us for at_us in reported if at_us <= item["at_us"]]:
+                            del reported[position_us]
         else:
             request = ChangeRequest(**item["change"])
             change = self.control.change(request, item["version"], item["at_us"], item["audit"])
             change.record.schema_change = item["schema_change"]
+            change.account.valued = any(self._hops(v) for v in (*change.old, change.new))
 
     def _round(
-        self, given: ByVersion, upto_us: int, everything: bool = False, ended: bool = False
+        self, given: ByVersion, upto_us: int, held: bool, known_us: int = FOREVER, everything: bool = False
     ) -> list[pa.RecordBatch]:
+        """Let what versions give up to a time meet; drains known to be over later than `known_us` are not over."""
         control = self.control
-        self._see_references(given)
-        for version in sorted({*given, *(v for v, life in control.lives.items() if life.alive or control.audits(v))}):
-            if version < 0:
-                continue
-            over_us = self._drained_us(version)
-            if over_us is not None and not ended and over_us > upto_us:
-                over_us = None
-            watched = control.lives[version].state == DRAINING or control.audits(version)
-            control.see(version, self._comparable(version, given.get(version, [])), over_us)
-            if watched and over_us is not None:
-                self._announce_drained(version, over_us)
+        self._see_references(given, held)
+        for version, results in given.items():
+            if version > 0:
+                control.see(version, self._comparable(version, results))
+        for version, position_us in self._watched():
+            over = self._drained_us(version, position_us)
+            if over is not None:
+                self._announce_drained(version, position_us, over)
+                control.see_drained(version, position_us, *over)
         out = []
-        for emission in control.settle(upto_us, everything):
+        for emission in control.settle(upto_us, known_us, everything):
             out += emission.batches
             for batch in emission.batches if emission.held else ():
                 self._see_delay(batch, upto_us)
@@ -200,30 +238,52 @@ class ResultMerger:
             left_us = left_us if left_us < FOREVER else int(times.max())
             self.delay_us = max(self.delay_us, left_us - int(times.min()))
 
+    def _hops(self, version: int) -> bool:
+        return self.plan_of(version).query.joint
+
     def _comparable(self, version: int, results: list[Results]) -> list[Results]:
         """Return results that can be compared with answers at hops, where another version gives some."""
-        query = self.plan_of(version).query
-        if query.joint or not any(self.plan_of(v).query.joint for v in self.control.lives):
+        if self._hops(version) or not any(map(self._hops, self.control.lives)):
             return results
-        return [_with_values(r, len(query.schema)) for r in results]
+        columns = len(self.plan_of(version).query.schema)
+        return [Results(r.rows, r.order, _valued(r, columns)) for r in results]
 
-    def _drained_us(self, version: int) -> int | None:
-        """Return since when a drain is over in all buckets."""
-        over = self.drained.get(version, {})
-        return max(over.values()) if len(over) == len(self.labels) else None
+    def _watched(self) -> list[tuple[int, int]]:
+        """Return the versions that buckets watch, and the positions whose older rows they watch for."""
+        found = {(v, at_us) for v, buckets in self.drained.items() for over in buckets.values() for at_us in over}
+        return sorted(pair for pair in found if pair[0] > 0)
 
-    def _see_references(self, given: ByVersion) -> None:
+    def _drained_us(self, version: int, position_us: int) -> tuple[int, int] | None:
+        """Return since when nothing from before a position is left in any bucket, and from when on that was known."""
+        found = []
+        for label in self.labels:
+            reported = self.drained.get(version, {}).get(label, {})
+            # A bucket that has heard late of a drain may have watched for a later position.
+            at_us = min((at_us for at_us in reported if at_us >= position_us), default=None)
+            if at_us is None:
+                return None
+            found.append(reported[at_us])
+        return max(over for over, _ in found), max(known for _, known in found)
+
+    def _see_references(self, given: ByVersion, held: bool) -> None:
         for change in self.control.changes:
-            if change.wants_reference:
-                over_us = self._drained_us(-change.new)
-                self.control.see_reference(change, given.get(-change.new, []), over_us is not None)
-                if over_us is not None:
-                    self._announce_drained(-change.new, over_us)
+            if change.reference is not None and change.wants_reference:
+                expected = self._comparable(change.new, given.get(-change.new, []))
+                self.control.see_reference(
+                    change, expected, self._comparable(change.new, given.get(change.new, [])), held
+                )
+                started_us = change.record.started_us
+                over = None if started_us is None else self._drained_us(-change.new, started_us)
+                if over is not None and started_us is not None:
+                    self._announce_drained(-change.new, started_us, over)
+                    change.end_reference()
 
-    def _announce_drained(self, version: int, over_us: int) -> None:
-        """Let buckets hear that a version is drained whose answers are of all of them; others know by themselves."""
-        if self.plan_of(abs(version)).query.joint:
-            self.control.decided.append(Element(DRAINED, version, over_us))
+    def _announce_drained(self, version: int, position_us: int, over: tuple[int, int]) -> None:
+        """Let buckets hear, once, that a version is drained whose answers are of all of them."""
+        known = self.control.drained.get((version, position_us))
+        if self._hops(abs(version)) and known is None:
+            self.control.see_drained(version, position_us, *over)
+            self.control.decided.append(Element(DRAINED, version, over[0]))
 
     def _departures(self, batches: Sequence[pa.RecordBatch], hops: Hops) -> list[Departure]:
         """Return batches as they leave, those of a query that hops hop by hop, also where the answer is empty."""
@@ -275,16 +335,23 @@ class ResultMerger:
             for version, parts in self.control.merger.held.items()
             for place, results in enumerate(parts)
         }
-        drained = {str(v): {str(b): at_us for b, at_us in over.items()} for v, over in self.drained.items()}
+        drained = [
+            [version, bucket, position_us, *over]
+            for version, buckets in self.drained.items()
+            for bucket, reported in buckets.items()
+            for position_us, over in reported.items()
+        ]
         plain = {"format": FORMAT, "control": control_to_plain(self.control), "drained": drained, "due": self.due}
+        plain["behind"] = self.behind
         return plain, held
 
     def load(self, plain: dict[str, Any], held: dict[str, pa.Table]) -> None:
         """Be as `to_plain` has written it."""
         check_format("what a change has come to", plain.get("format"), FORMAT)
         self.control = control_of_plain(plain["control"])
-        self.drained = {int(v): {int(b): at_us for b, at_us in over.items()} for v, over in plain["drained"].items()}
-        self.due = plain["due"]
+        for version, bucket, position_us, over_us, known_us in plain["drained"]:
+            self.drained.setdefault(version, {}).setdefault(bucket, {})[position_us] = (over_us, known_us)
+        self.due, self.behind = plain["due"], plain["behind"]
         for name, table in sorted(held.items(), key=lambda item: [int(part) for part in item[0].split("-")]):
             self.control.merger.held.setdefault(int(name.partition("-")[0]), []).append(of_table(table))
 
@@ -313,14 +380,15 @@ def _traced(results: Results, columns: int, oldest_us: int, print_: int) -> Resu
     """Return the answer at a hop with what it depends on: the rows in the windows, and its own values."""
     prints = np.full(len(results), print_ % 2**64, np.uint64).view(np.int64)
     lineage = Lineage(np.full(len(results), oldest_us, np.int64), prints)
-    return _with_values(Results(results.rows, results.order, lineage), columns)
+    valued = _valued(Results(results.rows, results.order, lineage), columns)
+    return Results(results.rows, results.order, None if valued is None else valued.with_values())
 
 
-def _with_values(results: Results, columns: int) -> Results:
-    """Return results whose fingerprints are also of their values: of one answer all rows depend on the same rows."""
+def _valued(results: Results, columns: int) -> Lineage | None:
+    """Return lines with fingerprints of values, too: of one answer all rows depend on the same rows."""
     rows, lineage = results.rows, results.lineage
     if lineage is None:
-        return results
+        return None
     values = [rows.column(k) for k in range(columns)]
     # What comes is a row like any other.
     goes = [pc.less(rows.column("_sign"), 0)] if "_sign" in rows.schema.names else []
@@ -331,7 +399,7 @@ def _with_values(results: Results, columns: int) -> Results:
     for k in range(codes.shape[1]):
         prints = (prints ^ codes[:, k]) * np.uint64(0x9E3779B97F4A7C15)
         prints ^= prints >> np.uint64(29)
-    return Results(rows, results.order, Lineage(lineage.oldest_us, prints.view(np.int64)))
+    return Lineage(lineage.oldest_us, lineage.prints, prints.view(np.int64))
 
 
 def in_one_order(items: Sequence[Leaving]) -> list[Results]:

@@ -27,3 +27,5 @@ class Packed:
     """Rows without a time."""
     last: bool = False
     """Nothing more will come."""
+    begins: int | None = None
+    """How many changes and control elements that are due may take effect; buckets meet between two. None: any."""

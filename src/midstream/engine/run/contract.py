@@ -173,21 +173,31 @@ class VersionRun(ABC):
 
     @property
     @abstractmethod
-    def draining(self) -> bool:
-        """Return whether somebody watches for the end of what began before a position."""
+    def drain_us(self) -> int | None:
+        """Return the position before which nothing begins any more, and whose older rows are watched for, or None."""
 
     @abstractmethod
-    def drain(self, position_us: int) -> None:
-        """Watch from now on for the end of what began before a position."""
+    def drain(self, position_us: int, goes_on: bool = False) -> None:
+        """Watch from now on for the end of what began before a position, which may have been passed a little.
+
+        Nothing needs to begin any more, unless it `goes_on`.
+        """
 
     @abstractmethod
-    def drained_us(self) -> int | None:
-        """Return from which time on no result holds a row from before that position; None: one still may."""
+    def drained(self) -> tuple[int, int] | None:
+        """Return from which time on no result holds a row from before that position, and when that was known.
+
+        None: a result still may.
+        """
 
     @property
-    def drains_by_rows(self) -> bool:
-        """Return whether rows must come one instant at a time to say exactly when a drain is over."""
-        return False
+    @abstractmethod
+    def oldest_us(self) -> int:
+        """Return the time of the oldest row that a result to come may hold, of those taken in."""
+
+    def same_as(self, other: "VersionRun") -> bool:
+        """Return whether a run of the same query that began elsewhere, and has drained, gives the same from here on."""
+        return True
 
     @abstractmethod
     def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
@@ -202,6 +212,9 @@ class VersionRun(ABC):
 
     def release_held(self, at_us: int) -> None:  # noqa: B027 - most hold nothing back
         """Let output that is held back leave at a time."""
+
+    def merge_output(self) -> None:  # noqa: B027 - most hold nothing back
+        """Hold nothing back from now on: results are merged with those of another version, in max order."""
 
     def take_over(self, before: "VersionRun") -> None:
         """Go on from a run of the same version that was stopped and starts anew: what has left, what is to come."""

@@ -72,11 +72,12 @@ class HoppingRun(VersionRun):
         """Hops since statistics were last taken."""
         self._drain: list[int] | None = remembered.get("drain")
         """The position whose older rows are watched for, and the last hop whose windows held one."""
-        self._drained: bool = remembered.get("drained", False)
-        self._oldest: list[tuple[int, int]] = [
-            (hop_us, oldest_us) for hop_us, oldest_us in remembered.get("oldest", ())
+        self._known_us: int | None = remembered.get("known_us")
+        """The hop that showed that none is held any more."""
+        self._oldest: list[tuple[int, int, int]] = [
+            (first_us, last_us, oldest_us) for first_us, last_us, oldest_us in remembered.get("oldest", ())
         ]
-        """While hops are traced: the last hop with each oldest row in the windows; a drain may be asked for later."""
+        """While hops are traced: first and last hop with each oldest row; a drain may be asked for later."""
         own = own_aggregates(execution.plan.query.root)
         self._due = [
             DueMigration(MigrationRequest(**d["request"]), read_plan(d["plan"], own), d["row"])
@@ -185,10 +186,11 @@ class HoppingRun(VersionRun):
             until_us = min(until_us, self._due[0].at_us - 1)
         count = max((until_us - self.next_us) // self.hop_us + 1, 0)
         if count:
+            first_us = self.next_us
             self.hops_passed += count
             self.next_us += count * self.hop_us
             self.last_us = self.next_us - self.hop_us
-            self._see_oldest(self.last_us, FOREVER)
+            self._see_oldest(first_us, self.last_us, FOREVER)
 
     def _answer(self, hop_us: int) -> None:
         answer = self.execution.answer(hop_us)
@@ -197,7 +199,7 @@ class HoppingRun(VersionRun):
         if self._traced or self._drain is not None:
             oldest_us, print_ = self.execution.lineage()
         self.hops.append((hop_us, oldest_us, print_))
-        self._see_oldest(hop_us, oldest_us)
+        self._see_oldest(hop_us, hop_us, oldest_us)
         if answer.num_rows:
             self.leaving.append(Leaving(self.version, Results(answer), hop_us=hop_us))
         self._quiet = not answer.num_rows
@@ -210,38 +212,45 @@ class HoppingRun(VersionRun):
         self._traced = on
 
     @property
-    def draining(self) -> bool:
-        """Return whether somebody watches for the end of what began before a position."""
-        return self._drain is not None
+    def drain_us(self) -> int | None:
+        """Return the position whose older rows are watched for, or None."""
+        return None if self._drain is None else self._drain[0]
 
-    def drain(self, position_us: int) -> None:
+    def drain(self, position_us: int, goes_on: bool = False) -> None:
         """Watch for the first hop whose windows hold no row from before a position, which may have passed."""
         self._drain = [position_us, position_us]
-        self._drained = self.first_us is None or self.first_us >= position_us
-        for hop_us, oldest_us in self._oldest:
-            self._see_drain(hop_us, oldest_us)
+        self._known_us = position_us if self.first_us is None or self.first_us >= position_us else None
+        for first_us, last_us, oldest_us in self._oldest:
+            self._see_drain(first_us, last_us, oldest_us)
 
-    def _see_oldest(self, hop_us: int, oldest_us: int) -> None:
+    def _see_oldest(self, first_us: int, last_us: int, oldest_us: int) -> None:
         if not self._traced:
             self._oldest = []
-        elif self._oldest and self._oldest[-1][1] == oldest_us:
-            self._oldest[-1] = (hop_us, oldest_us)
+        elif self._oldest and self._oldest[-1][2] == oldest_us:
+            self._oldest[-1] = (self._oldest[-1][0], last_us, oldest_us)
         else:
-            self._oldest.append((hop_us, oldest_us))
-        self._see_drain(hop_us, oldest_us)
+            self._oldest.append((first_us, last_us, oldest_us))
+        self._see_drain(first_us, last_us, oldest_us)
 
-    def _see_drain(self, hop_us: int, oldest_us: int) -> None:
-        if self._drain is None or self._drained or hop_us <= self._drain[0]:
+    def _see_drain(self, first_us: int, last_us: int, oldest_us: int) -> None:
+        if self._drain is None or self._known_us is not None or last_us <= self._drain[0]:
             return
         if oldest_us < self._drain[0]:
-            self._drain[1] = hop_us
+            self._drain[1] = last_us
         else:
-            self._drained = True
+            self._known_us = max(first_us, next_hop(self._drain[0], self.hop_us))
 
-    def drained_us(self) -> int | None:
-        """Return the last hop whose windows held a row from before the position; None: another one still may."""
+    def drained(self) -> tuple[int, int] | None:
+        """Return the last hop whose windows held a row from before the position, and the one that showed it."""
         assert self._drain is not None, "nobody asked for a drain"
-        return self._drain[1] if self._drained else None
+        return None if self._known_us is None else (self._drain[1], self._known_us)
+
+    @property
+    def oldest_us(self) -> int:
+        """Return the oldest row in the windows at the last hop; those that came later may be as old as the hop."""
+        if self.last_us is None:
+            return NEVER if self.first_us is None else self.first_us
+        return min(self.last_us, self.execution.lineage()[0])
 
     def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
         """Note a migration, which takes effect after the first hop that is answered at its position or later."""
@@ -322,7 +331,7 @@ class HoppingRun(VersionRun):
             "quiet": self._quiet,
             "unseen": self._unseen,
             "drain": self._drain,
-            "drained": self._drained,
+            "known_us": self._known_us,
             "oldest": self._oldest,
             "plan": write_plan(self.plan) if self._changed_plan else None,
             "row": self.row,

@@ -84,6 +84,8 @@ class SlidingRun(VersionRun):
         pipeline.stages = held
         for k, table, counters in kept.stages:
             held[k].restore(table, counters)
+        if remembered.get("drain") is not None:
+            pipeline.drain(*remembered["drain"])
         run.begin_batch()
         return run
 
@@ -101,6 +103,7 @@ class SlidingRun(VersionRun):
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
         super().begin_batch()
+        self.migrator.pipeline.ends.begin_batch()
         self._phase = self.migrator.phase
         self._before = {r.identity: r.state for r in self.migrator.records}
 
@@ -177,6 +180,10 @@ class SlidingRun(VersionRun):
         self.leaving += [Leaving(self.version, h.results, at_us) for h in held]
         self.held = []
 
+    def merge_output(self) -> None:
+        """Hold nothing back from now on."""
+        self.migrator.merge_output()
+
     def take_held(self) -> list[Leaving]:
         """Return output that is held back, to be kept elsewhere."""
         held, self.held = self.held, []
@@ -191,22 +198,28 @@ class SlidingRun(VersionRun):
         self.migrator.pipeline.trace(on)
 
     @property
-    def draining(self) -> bool:
-        """Return whether somebody watches for the end of what began before a position."""
-        return self.migrator.pipeline.drains
+    def drain_us(self) -> int | None:
+        """Return the position whose older rows are watched for, or None."""
+        return self.migrator.pipeline.drain_us
 
-    def drain(self, position_us: int) -> None:
+    def drain(self, position_us: int, goes_on: bool = False) -> None:
         """Watch from now on for the end of what began before a position."""
-        self.migrator.pipeline.drain(position_us)
+        self.migrator.pipeline.drain(position_us, goes_on)
 
-    def drained_us(self) -> int | None:
-        """Return from which time on no result holds a row from before that position; None: one still may."""
-        return self.migrator.pipeline.drained_us(self.next_seq - 1)
+    def drained(self) -> tuple[int, int] | None:
+        """Return from which time on no result holds a row from before that position; that is known there."""
+        over_us = self.migrator.pipeline.drained_us(self.next_seq - 1)
+        return None if over_us is None else (over_us, over_us)
 
     @property
-    def drains_by_rows(self) -> bool:
-        """Return whether rows must come one instant at a time to say exactly when a drain is over."""
-        return self.migrator.pipeline.counts_rows
+    def oldest_us(self) -> int:
+        """Return the time of the oldest row that a result to come may hold."""
+        return self.migrator.pipeline.oldest_us(self.next_seq - 1)
+
+    def same_as(self, other: VersionRun) -> bool:
+        """Return whether all windows over results stand alike in both."""
+        theirs = cast(SlidingRun, other).migrator.pipeline.stages
+        return all(a.same_as(b) for a, b in zip(self.migrator.pipeline.stages, theirs, strict=True))
 
     def records(self) -> list[MigrationRecord]:
         """Return the records of migrations under way, or ended in this micro-batch."""
@@ -255,6 +268,7 @@ class SlidingRun(VersionRun):
             "plan": self._written(migrator.plan),
             "before": self._written(migrator.before) if divided else None,
             "running": asdict(migrator.current) if divided and migrator.current is not None else None,
+            "drain": migrator.pipeline.drain_so_far(),
             "due": [asdict(r) for r in (*(request for request, _ in migrator.waiting), *self.due)],
         }
 

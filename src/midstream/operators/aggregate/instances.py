@@ -9,6 +9,7 @@ State: how far the window has come. The rows themselves are the stage's.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +87,13 @@ class InstancesState(ABC):
     @abstractmethod
     def restore(self, rows: StageRows, written: pa.Table, counters: dict[str, int]) -> None:
         """Go on from what was written down; the rows are loaded already."""
+
+    def drain(self, rows: StageRows, position_us: int) -> None:  # noqa: B027 - most are over when the open ones close
+        """Open no instance any more that holds no row from before a position, where that could go on for ever."""
+
+    def in_step(self, other: Any, mine: Vector, theirs: Vector) -> bool:
+        """Tell whether another one opens and closes instances at the same rows; both need those at the given places."""
+        return True
 
     @property
     def nbytes(self) -> int:
@@ -170,6 +178,10 @@ class RowsInstancesState(InstancesState):
         if len(rows) >= self.size:
             rows.drop_front(((len(rows) - self.size) // self.step + 1) * self.step)
 
+    def in_step(self, other: "RowsInstancesState", mine: Vector, theirs: Vector) -> bool:
+        """Tell whether instances begin at the same rows."""
+        return (self.seen - other.seen) % self.slide == 0
+
     def counters(self) -> dict[str, int]:
         """Return how many rows have come."""
         return {"seen": self.seen}
@@ -212,6 +224,10 @@ class PredicateInstancesState(InstancesState):
         """Drop all rows but those of the open instance, if there is one."""
         rows.drop_front(self._done)
         self._done = 0
+
+    def in_step(self, other: "PredicateInstancesState", mine: Vector, theirs: Vector) -> bool:
+        """Tell whether an instance is open in both or in none."""
+        return self.is_open == other.is_open
 
     def counters(self) -> dict[str, int]:
         """Return whether an instance is open."""

@@ -6,6 +6,8 @@ Rows of many keys lie mixed in the stage's rows; those no longer needed stay unt
 all that is needed is numbered anew. A key whose next row starts an instance, and that no open instance holds a row of,
 is like a new one and is forgotten then. But when earlier rows of it may have been written down, it is forgotten only
 after its last row was, too: read back alone, the earlier ones would look as if they were needed.
+
+A window that drains opens no instance: it takes rows only of keys with an open instance that holds an old row.
 """
 
 from collections.abc import Sequence
@@ -14,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark_rows
-from midstream.operators.aggregate.instances import Closing, ColumnOf, InstancesState, closing
+from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark_rows, take_owed
+from midstream.operators.aggregate.instances import NEVER_US, Closing, ColumnOf, InstancesState, closing
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.codes import partition_codes
 from midstream.operators.source.tape import Tape, grown
@@ -44,6 +46,12 @@ class PartitionedInstancesState(InstancesState):
         """How many rows are needed."""
         self.packed = 0
         """How many rows were left when they were last packed."""
+        self.drain_us = NEVER_US
+        """Instances without a row from before are not opened any more; NEVER: it does not drain."""
+        self.owed = np.empty(0, np.int64)
+        """While it drains: how many rows each key takes until its last instance with an old row has closed."""
+        self.done = 0
+        """Keys that have taken their last row since rows were last packed."""
         self._start()
 
     def _start(self) -> None:
@@ -53,8 +61,37 @@ class PartitionedInstancesState(InstancesState):
     def admit(self, column: ColumnOf, trigger_us: Vector) -> Mask | None:
         """Take in the keys of the rows; all rows are held, since they tell the count."""
         arrays: Sequence[pa.Array] = [column(c) for c in self.by]
-        self.codes.append(partition_codes(list(arrays)))
-        return None
+        codes = partition_codes(list(arrays))
+        if self.drain_us == NEVER_US:
+            self.codes.append(codes)
+            return None
+        inside, done = take_owed(self.keys.known(codes), self.counts[: len(self.keys)], self.owed)
+        self.codes.append(codes[inside])
+        self.done += int(done)
+        return inside
+
+    def drain(self, rows: StageRows, position_us: int) -> None:
+        """Open no instance any more that holds no row from before a position."""
+        if self.drain_us != position_us:
+            self.drain_us = position_us
+            self._drop_paid(rows, 0)
+
+    def _drop_paid(self, rows: StageRows, handed_out: int) -> None:
+        """Drop the rows of keys that owe nothing any more; find what the others owe."""
+        slots = self._slots(self.codes.view())
+        owed = self._find_owed(rows, slots)
+        mask = self.needed_rows(rows) & (owed[slots] > self.counts[slots])
+        if handed_out:
+            mask |= self.durable_rows(rows) & (rows.numbers.view() >= handed_out)
+        self._pack(rows, mask)
+        self.needed, self.done = len(rows), 0
+        self.owed = self._find_owed(rows, self._slots(self.codes.view()))
+
+    def _find_owed(self, rows: StageRows, slots: Vector) -> Vector:
+        old = rows.oldest_us.view() < self.drain_us
+        counts = np.zeros(len(self.keys), np.int64)
+        np.maximum.at(counts, slots[old], self.nths.view()[old] + 1)
+        return np.where(counts > 0, (counts - 1) // self.slide * self.slide + self.size, 0)
 
     def close(self, rows: StageRows, fresh: int, clock_us: int) -> Closing | None:
         """Close the instances whose last row is among those just admitted."""
@@ -82,6 +119,10 @@ class PartitionedInstancesState(InstancesState):
 
     def forget(self, rows: StageRows, handed_out: int) -> None:
         """Drop the rows that are not needed, once they are more than the others."""
+        if self.drain_us != NEVER_US:
+            if 2 * self.done > len(self.keys):
+                self._drop_paid(rows, handed_out)
+            return
         if len(rows) > 2 * max(self.needed, self.packed) + SLACK_ROWS:
             mask = self.needed_rows(rows)
             if handed_out:
@@ -118,6 +159,11 @@ class PartitionedInstancesState(InstancesState):
     def _marked(self, also: int) -> Mask:
         counts, lasts = self.counts[: len(self.keys)], self.lasts[: len(self.keys)]
         return mark_rows(counts, lasts, self.links.view(), self.size, self.slide, also)
+
+    def in_step(self, other: "PartitionedInstancesState", mine: Vector, theirs: Vector) -> bool:
+        """Tell whether instances of every key begin at the same rows."""
+        apart = self.nths.view()[mine] - other.nths.view()[theirs]
+        return not (apart % self.slide).any()
 
     def columns(self, places: Vector) -> dict[str, pa.Array]:
         """Return the codes of the keys and the numbers within them."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from midstream.kernels.arrays import Vector
 from midstream.model.batch import TRIGGER, Lineage, Results
+from midstream.model.time import FOREVER_US
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.aggregate.group_lines import describe_groups, oldest_rows
 from midstream.operators.aggregate.groups import Groups, group
@@ -169,10 +170,27 @@ class WindowStage:
         inside = self.window.open_rows(self.rows)
         return bool((old if inside is None else old & inside).any())
 
-    def last_closed_us(self, before_us: int) -> int | None:
-        """Return the trigger time of the last instance that closed in the last call and held a row from before."""
-        found = self._closed_us[self._closed_oldest_us < before_us]
-        return int(found.max()) if len(found) else None
+    def drain(self, position_us: int) -> None:
+        """Open no instance any more that holds no row from before a position: nothing older comes from below."""
+        self.window.drain(self.rows, position_us)
+
+    def closed(self) -> tuple[Vector, Vector]:
+        """Return from when on the instances are gone that closed in the last call, and the oldest row of each."""
+        return self._closed_us + (0 if self.timed else 1), self._closed_oldest_us
+
+    @property
+    def oldest_us(self) -> int:
+        """Return the time of the oldest row in an open instance; FOREVER for none."""
+        inside = self.window.open_rows(self.rows)
+        oldest = self.rows.oldest_us.view() if inside is None else self.rows.oldest_us.view()[inside]
+        return int(oldest.min()) if len(oldest) else FOREVER_US
+
+    def same_as(self, other: "WindowStage") -> bool:
+        """Tell whether another stage of the same query holds the same rows, and its instances begin with the same."""
+        mine, theirs = (stage._needed() for stage in (self, other))
+        if len(mine) != len(theirs) or not self.window.in_step(other.window, mine, theirs):
+            return False
+        return bool((self.rows.prints.view()[mine] == other.rows.prints.view()[theirs]).all())
 
     @property
     def first_number(self) -> int:

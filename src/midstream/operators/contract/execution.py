@@ -120,6 +120,9 @@ class Execution(ABC):
         """Return results of the last call that must leave later, or None."""
         return None
 
+    def hold_nothing_back(self) -> None:  # noqa: B027 - most never do
+        """Let results leave in max order from now on, whatever was asked for."""
+
     def released_at_us(self, now_us: int) -> int | None:
         """Return when what was held back leaves, once there is a successor at `now_us`; None: nothing was."""
         return None

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from midstream.kernels.arrays import Matrix
 from midstream.model.batch import TRIGGER, Arrival, Results
+from midstream.model.time import FOREVER
 from midstream.operators.aggregate.stage import WindowStage
+from midstream.operators.contract.ends import Ends
 from midstream.operators.contract.execution import Execution, StateSize
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
@@ -25,14 +27,8 @@ class Drain:
 
     position_us: int
     over_us: int
-    waits: bool = False
-    """A counted window of a join held an older row when last asked."""
-
-    def see(self, stage: WindowStage) -> None:
-        """Note the window instances with older rows that a stage has just closed."""
-        closed = stage.last_closed_us(self.position_us)
-        if closed is not None:
-            self.over_us = max(self.over_us, closed + (0 if stage.timed else 1))
+    goes_on: bool = False
+    """New windows are opened all the same: somebody only wants to know when the old rows are gone."""
 
 
 class Pipeline(ABC):
@@ -64,6 +60,8 @@ class Pipeline(ABC):
         self.clock_us = -(2**63)
         """Rows below this time have all been seen."""
         self._drain: Drain | None = None
+        self.ends = Ends()
+        """When rows left the windows, while a change asks."""
 
     @property
     def predicate_evaluations(self) -> int:
@@ -116,15 +114,33 @@ class Pipeline(ABC):
         return released
 
     @property
-    def drains(self) -> bool:
-        """Tell whether somebody watches for the end of what began before a position."""
-        return self._drain is not None
+    def drain_us(self) -> int | None:
+        """Return the position that somebody watches for the end of what began before it, or None."""
+        return None if self._drain is None else self._drain.position_us
 
-    def drain(self, position_us: int) -> None:
-        """Watch from now on whether a row from before a position can still be part of a result."""
-        self._drain = Drain(position_us, position_us)
+    def drain(self, position_us: int, goes_on: bool = False, over_us: int | None = None) -> None:
+        """Watch from now on whether a row from before a position can still be part of a result.
+
+        Windows without such a row are not opened any more, unless it `goes_on`. `over_us` is how far that has come,
+        where it was watched before.
+        """
+        self._drain = Drain(position_us, position_us if over_us is None else over_us, goes_on)
         for stage in self.stages:
             stage.traced = True
+        self._see_drain()
+
+    def _see_drain(self) -> None:
+        """Note the ends of older rows."""
+        drain = self._drain
+        if drain is None:
+            return
+        last_us = self.ends.last_us(drain.position_us)
+        drain.over_us = max(drain.over_us, drain.position_us if last_us is None else last_us)
+
+    def drain_so_far(self) -> tuple[int, bool, int] | None:
+        """Return what `drain` is to be called with after a restart, or None."""
+        drain = self._drain
+        return None if drain is None else (drain.position_us, drain.goes_on, drain.over_us)
 
     def drained_us(self, seq: int) -> int | None:
         """Return from which time on no result holds a row from before the drain's position; None: that may be still.
@@ -133,26 +149,31 @@ class Pipeline(ABC):
         """
         drain = self._drain
         assert drain is not None, "nobody asked for a drain"
-        if any(stage.holds_before(drain.position_us) for stage in self.stages):
+        if any(stage.holds_before(drain.position_us) for stage in self.stages[:-1]) or self._joins_hold(drain, seq):
             return None
+        for dominant in self.stages[-1:]:
+            if not drain.goes_on:
+                dominant.drain(drain.position_us)
+            if dominant.holds_before(drain.position_us):
+                return None
+        return drain.over_us
+
+    def _joins_hold(self, drain: Drain, seq: int) -> bool:
+        """Tell whether a joined window still holds a row from before the position."""
         scans = list(self.sources.scans.values())
         for scan in scans if len(scans) > 1 else ():
             window = scan.spec.window
             if isinstance(window, RangeWindow):
                 drain.over_us = max(drain.over_us, drain.position_us + window.width_us)
                 if self.clock_us < drain.position_us + window.width_us:
-                    return None
+                    return True
             elif scan.holds_older_than(drain.position_us, seq):
-                drain.waits = True
-                return None
-        if drain.waits:
-            # Exact when rows come one instant at a time.
-            drain.waits = False
-            drain.over_us = max(drain.over_us, self.clock_us + 1)
-        return drain.over_us
+                return True
+        return False
 
-    @property
-    def counts_rows(self) -> bool:
-        """Tell whether a joined window counts rows: when a row leaves it is then a matter of the rows that come."""
-        scans = self.sources.scans.values()
-        return len(scans) > 1 and any(not isinstance(s.spec.window, RangeWindow) for s in scans)
+    def oldest_us(self, seq: int) -> int:
+        """Return the time of the oldest row that a result to come may hold; FOREVER for none."""
+        scans = list(self.sources.scans.values())
+        found = [stage.oldest_us for stage in self.stages]
+        found += [scan.oldest_us(self.clock_us, seq) for scan in scans if len(scans) > 1]
+        return min(found, default=FOREVER)

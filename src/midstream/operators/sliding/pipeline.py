@@ -38,6 +38,8 @@ class JoinPipeline(Pipeline):
         self.never = never
         """A constant condition is not true: there are no results."""
         self._feeds_windows = len(stages) > 0
+        self._tracing = False
+        """A change asks when rows leave their windows."""
         self.traced = self._feeds_windows
         """Results have their lineage."""
         for last in self.stages[-1:]:
@@ -53,7 +55,11 @@ class JoinPipeline(Pipeline):
             return self._nothing()
         for change in self.sources.expire(now_us, seq):
             self.execution.renumber(change)
-        results = self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq)
+        taken = self.sources.take_in(arrivals)
+        if self._tracing and len(self.sources.scans) > 1:
+            for alias, rows in taken.items():
+                self.ends.add(*self.sources.scans[alias].pushed_out(rows))
+        results = self.execution.on_rows(taken, now_us, seq)
         back = self.execution.held_back()
         if back is not None and len(back):
             # Projected at once: the rows it is made of may be gone when it leaves. A change may come before it does.
@@ -67,8 +73,9 @@ class JoinPipeline(Pipeline):
         self.clock_us = max(self.clock_us, clock_us)
         for stage in self.stages:
             results = stage.on_results(results, self.clock_us)
-            if self._drain is not None:
-                self._drain.see(stage)
+            if self._tracing:
+                self.ends.add(*stage.closed())
+        self._see_drain()
         return results
 
     def tick(self, clock_us: int) -> Results:
@@ -78,7 +85,8 @@ class JoinPipeline(Pipeline):
     def trace(self, on: bool = True) -> None:
         """Let results have their order and lineage from now on; or not."""
         self.traced = on or self._feeds_windows
-        if not self.drains:
+        self._tracing = on or self._drain is not None
+        if self._drain is None:
             # Those below are asked by those above; the last one is asked by a change alone.
             for last in self.stages[-1:]:
                 last.traced = on

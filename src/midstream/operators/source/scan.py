@@ -27,6 +27,7 @@ from midstream.operators.source.window import (
 from midstream.plan.expr import Column, Expr, cast_to
 from midstream.plan.window import RangeWindow, Window
 
+_NONE = np.empty(0, np.int64)
 Entry = tuple[Expr, pa.DataType]
 """What a code is made of: an expression and the type it is compared as."""
 
@@ -205,6 +206,25 @@ class Scan:
         self.window.renumber(places, 0)
         self.evictions.reset(self.spec.line, held)
         return places
+
+    def pushed_out(self, taken: TakenRows) -> tuple[Vector, Vector]:
+        """Return from when on rows are gone that rows just taken in pushed out, and the time of each of them."""
+        if taken.pushed is None:
+            return _NONE, _NONE
+        some = taken.pushed >= self.store.base
+        return taken.arrived.times[some] + 1, self.store.times.view()[taken.pushed[some] - self.store.base]
+
+    def oldest_us(self, now_us: int, seq: int) -> int:
+        """Return the time of the oldest row that is in its window at `now_us`, after number `seq`; FOREVER for none."""
+        times = self.store.times.view()
+        if isinstance(self.spec.window, RangeWindow):
+            times = times[np.searchsorted(times, now_us - self.spec.window.width_us) :]
+        elif self.window is not None:
+            start = self.store.base - int(self.evictions.bases[self.spec.line])
+            times = times[self.evictions.view(self.spec.line)[start : start + len(times)] > seq]
+        else:
+            times = times[:0]
+        return int(times[0]) if len(times) else FOREVER_US
 
     def holds_older_than(self, time_us: int, seq: int) -> bool:
         """Tell whether a row from before a time is still in its window after number `seq` has arrived."""

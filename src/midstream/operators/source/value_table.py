@@ -6,7 +6,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import hash_rows
-from midstream.kernels.values import find_slots, place_slots
+from midstream.kernels.values import find_slots, known_slots, place_slots
 from midstream.operators.source.tape import grown
 
 
@@ -44,6 +44,12 @@ class ValueTable:
         wanted = np.ascontiguousarray(rows[:, : self._width])
         slots, self._count = find_slots(self._table, self.rows, self._hashes, self._count, wanted)
         return slots
+
+    def known(self, rows: Matrix) -> Vector:
+        """Return the number of every row's first columns, -1 for a value that was not seen."""
+        if not self._width:
+            return np.zeros(len(rows), np.int64)
+        return known_slots(self._table, self.rows, np.ascontiguousarray(rows[:, : self._width]))
 
     def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
         """Put other codes in the place of those held, column by column; numbers stay."""
