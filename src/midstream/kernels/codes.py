@@ -76,10 +76,11 @@ def combine(codes: Matrix, seed: int) -> Vector:
 
 
 @kernel
-def same_run(a: Bytes, a_start: Word, b: Bytes, b_start: Word, size: Word) -> bool:
-    """Tell whether two runs of bytes of a size are the same."""
-    for k in range(size):
-        if a[a_start + k] != b[b_start + k]:
+def same_run(a: Bytes, at: Word, b: Bytes, start: Word, size: Word) -> bool:
+    """Tell whether two runs of bytes are the same."""
+    first, second = np.uint64(at), np.uint64(start)
+    for k in range(np.uint64(size)):
+        if a[first + k] != b[second + k]:
             return False
     return True
 
@@ -128,6 +129,14 @@ def find_runs(
 
 
 @kernel
+def copy_bytes(out: Bytes, to: Word, data: Bytes, start: Word, size: Word) -> None:
+    """Copy a run of bytes. Places without a sign need no test for being counted from the end, so it is done at once."""
+    first, source = np.uint64(to), np.uint64(start)
+    for k in range(np.uint64(size)):
+        out[first + k] = data[source + k]
+
+
+@kernel
 def take_bytes(offsets: Vector, data: Bytes, shift: int, places: Vector) -> tuple[Vector, Bytes]:
     """Copy the runs of bytes at the given places, end to end; offsets count from `shift` before the data."""
     new = np.empty(places.size + 1, np.int64)
@@ -137,10 +146,7 @@ def take_bytes(offsets: Vector, data: Bytes, shift: int, places: Vector) -> tupl
         new[i + 1] = new[i] + offsets[p + 1] - offsets[p]
     out = np.empty(new[-1], np.uint8)
     for i in range(places.size):
-        start = offsets[places[i]] - shift
-        at = new[i]
-        for k in range(new[i + 1] - at):
-            out[at + k] = data[start + k]
+        copy_bytes(out, new[i], data, offsets[places[i]] - shift, new[i + 1] - new[i])
     return new, out
 
 

@@ -7,6 +7,7 @@ characters from 0.
 import numpy as np
 
 from midstream.kernels.arrays import Bytes, Mask, Vector
+from midstream.kernels.codes import copy_bytes, same_run
 from midstream.kernels.compile import Word, kernel
 
 ANY, ONE = ord("%"), ord("_")
@@ -26,14 +27,6 @@ def byte_at(data: Bytes, at: Word) -> Word:
 
 
 @kernel
-def copy_bytes(out: Bytes, to: Word, data: Bytes, start: Word, size: Word) -> None:
-    """Copy a run of bytes."""
-    first, source = np.uint64(to), np.uint64(start)
-    for k in range(np.uint64(size)):
-        out[first + k] = data[source + k]
-
-
-@kernel
 def width_at(data: Bytes, at: Word) -> Word:
     """Return how many bytes the character has that begins there."""
     first = byte_at(data, at)
@@ -50,22 +43,13 @@ def width_before(data: Bytes, end: Word) -> Word:
 
 
 @kernel
-def same_bytes(a: Bytes, at: Word, b: Bytes, start: Word, size: Word) -> bool:
-    """Tell whether two runs of bytes are the same."""
-    for k in range(size):
-        if byte_at(a, at + k) != byte_at(b, start + k):
-            return False
-    return True
-
-
-@kernel
 def find(data: Bytes, start: Word, end: Word, part: Bytes, part_start: Word, size: Word) -> Word:
     """Return where a part first begins in a run of bytes, or -1."""
     if size == 0:
         return start
     first = part[part_start]
     for at in range(start, end - size + 1):
-        if byte_at(data, at) == first and same_bytes(data, at, part, part_start, size):
+        if byte_at(data, at) == first and same_run(data, at, part, part_start, size):
             return at
     return -1
 
@@ -96,7 +80,7 @@ def begin_or_end(rows: int, offsets: Vector, data: Bytes, part_offsets: Vector, 
         size = part_offsets[p + 1] - part_offsets[p]
         fits = size <= offsets[t + 1] - offsets[t]
         start = offsets[t + 1] - size if at_end else offsets[t]
-        out[i] = fits and same_bytes(data, start, parts, part_offsets[p], size)
+        out[i] = fits and same_run(data, start, parts, part_offsets[p], size)
     return out
 
 
@@ -109,7 +93,7 @@ def match_pattern(
     wanted = 0  # the byte that must follow the last %, if it is known
     while at < end or p < p_end:
         if p < p_end:
-            escaped = e_size > 0 and p + e_size < p_end and same_bytes(pattern, p, escape, e, e_size)
+            escaped = e_size > 0 and p + e_size < p_end and same_run(pattern, p, escape, e, e_size)
             if not escaped and pattern[p] == ANY and not (e_size == 1 and escape[e] == ANY):
                 p += 1
                 if p == p_end:
@@ -125,7 +109,7 @@ def match_pattern(
                     continue
                 q = p + e_size if escaped else p
                 size = width_at(pattern, q)
-                if at + size <= end and same_bytes(data, at, pattern, q, size):
+                if at + size <= end and same_run(data, at, pattern, q, size):
                     p = q + size
                     at += size
                     continue
