@@ -136,7 +136,7 @@ def together(seed: int, constants: Constants, progress: Callable[[], None]) -> d
         for name, execution in running.items():
             before = execution.spent_s
             feed(execution, tables, start, end)
-            answers.add(execution.answer(end).num_rows)
+            answers.add(sum(batch.num_rows for batch in execution.answer(end)))
             if number:
                 times[name].append((execution.spent_s - before) * 1000)
         assert len(answers) == 1, "every plan gives the same answer"
@@ -218,7 +218,7 @@ def engine_answers(tables: dict[str, pa.Table], hop: int, constants: Constants) 
         nonlocal done
         feed(execution, tables, done, end)
         done = end
-        return int(execution.answer(end).num_rows)
+        return int(sum(batch.num_rows for batch in execution.answer(end)))
 
     return answer, str(plan)
 

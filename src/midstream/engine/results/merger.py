@@ -183,9 +183,11 @@ class ResultMerger:
         out = [item.results for item in others] if alone else in_one_order(others) if others else []
         columns = len(self.plan_of(abs(version)).query.root.columns)
         for hop_us, parts in sorted(answers.items()):
-            rows = merged(parts, columns)
-            traced = hop_us in hops
-            out.append(_traced(hop_results(rows, hop_us), columns, *hops[hop_us]) if traced else Results(rows))
+            first = 0
+            for rows in merged(parts, columns):
+                results = hop_results(rows, hop_us, first) if hop_us in hops else Results(rows)
+                out.append(_traced(results, columns, *hops[hop_us]) if hop_us in hops else results)
+                first += rows.num_rows
         return out
 
     def _begin(self, item: dict[str, Any]) -> None:

@@ -88,8 +88,11 @@ def lists(matrix: npt.NDArray[np.int64]) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).reshape(-1)))
 
 
-def hop_results(rows: pa.RecordBatch, hop_us: int) -> Results:
-    """Return the answer at a hop with its place among what leaves: when time has come there, before any row."""
+def hop_results(rows: pa.RecordBatch, hop_us: int, first: int = 0) -> Results:
+    """Return the answer at a hop, or what is left of it from a row on, with its place among what leaves.
+
+    It leaves when time has come there, before any row.
+    """
     order = np.full((rows.num_rows, TRIGGER + 1), -1, np.int64)
-    order[:, 0], order[:, TRIGGER] = hop_us, np.arange(rows.num_rows)
+    order[:, 0], order[:, TRIGGER] = hop_us, np.arange(first, first + rows.num_rows)
     return Results(rows, order)

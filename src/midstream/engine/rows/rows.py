@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.operators.expression.arrays import concatenated
+
 TIME, OFFSET = "_time", "_offset"
 Vector = npt.NDArray[np.int64]
 
@@ -60,7 +62,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return a column in one piece."""
     if isinstance(column, pa.Array):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return concatenated(column.chunks) if column.num_chunks else column.combine_chunks()
 
 
 def in_order(parts: Sequence[Rows]) -> Rows:
@@ -70,7 +72,7 @@ def in_order(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         whole = parts[0]
     else:
-        columns = {n: pa.concat_arrays([p.columns[n] for p in parts]) for n in parts[0].columns}
+        columns = {n: concatenated([p.columns[n] for p in parts]) for n in parts[0].columns}
         whole = Rows(np.concatenate([p.times for p in parts]), np.concatenate([p.offsets for p in parts]), columns)
     times = whole.times
     if len(times) and (times[1:] < times[:-1]).any():

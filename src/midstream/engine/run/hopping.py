@@ -200,9 +200,9 @@ class HoppingRun(VersionRun):
             oldest_us, print_ = self.execution.lineage()
         self.hops.append((hop_us, oldest_us, print_))
         self._see_oldest(hop_us, hop_us, oldest_us)
-        if answer.num_rows:
-            self.leaving.append(Leaving(self.version, Results(answer), hop_us=hop_us))
-        self._quiet = not answer.num_rows
+        answer = [batch for batch in answer if batch.num_rows]
+        self.leaving += [Leaving(self.version, Results(batch), hop_us=hop_us) for batch in answer]
+        self._quiet = not answer
         self.last_us = hop_us
         self._switch_plans(hop_us)
         self.next_us = next_hop(hop_us, self.hop_us)

@@ -1,5 +1,6 @@
 """Arrow arrays as flat NumPy arrays, and back, without copying where it can be."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.kernels.arrays import Bytes, Mask, Vector
+from midstream.model.errors import MemoryLimitError
 
+MOST_TEXT = 2**31 - 1
+"""The bytes that an Arrow array of strings can hold; large strings have no such bound."""
 NO_BYTES: Bytes = np.zeros(1, np.uint8)
 NO_BYTES.flags.writeable = False  # as Arrow's, so that kernels are compiled once
 
@@ -34,17 +38,64 @@ def byte_runs(array: pa.Array) -> tuple[Vector, Bytes]:
         return 16 * np.arange(len(array) + 1), np.ascontiguousarray(numpy_values(array)).view(np.uint8).reshape(-1)
     if not len(array):
         return np.zeros(1, np.int64), NO_BYTES
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    offsets = np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array) + 1]
     body = array.buffers()[2]
     data = np.frombuffer(body, np.uint8) if body is not None and body.size else NO_BYTES
     return offsets.astype(np.int64), data
 
 
-def text_array(offsets: Vector, data: Bytes, valid: Mask | None) -> pa.Array:
-    """Return runs of bytes as strings."""
+def text_array(offsets: Vector, data: Bytes, valid: Mask | None, large: bool = False) -> pa.Array:
+    """Return runs of bytes as strings, or as large ones."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers).cast(pa.string())
+    array = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    if large:
+        return array
+    if len(data) > MOST_TEXT:
+        raise MemoryLimitError(
+            f"a column has {len(data):,} bytes, more text than can be looked at in one go; "
+            "shorter windows or micro-batches have less"
+        )
+    return array.cast(pa.string())
+
+
+def concatenated(parts: Sequence[pa.Array]) -> pa.Array:
+    """Return arrays of one type as one; strings that are too long for one array become large strings."""
+    if len(parts) == 1:
+        return parts[0]
+    texts = [is_text(p.type) for p in parts]
+    if all(texts) and (len({p.type for p in parts}) > 1 or sum(p.nbytes for p in parts) > MOST_TEXT):
+        parts = [p.cast(pa.large_string()) for p in parts]
+    return pa.concat_arrays(parts)
+
+
+def is_text(t: pa.DataType) -> bool:
+    """Tell whether values of a type are strings, large or not."""
+    return bool(pa.types.is_string(t) or pa.types.is_large_string(t))
+
+
+def most_text(share: int = 1) -> int:
+    """Return how many bytes of text a column may have, or a share of so many."""
+    return MOST_TEXT // share
+
+
+def text_pieces(sizes: Sequence[Vector], count: int, most: int) -> Iterator[slice]:
+    """Yield slices of so many rows in which no column, given the sizes of its texts, is longer than the most.
+
+    >>> list(text_pieces([np.array([2, 1, 3, 9, 1])], 5, 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    ends = [np.cumsum(s) for s in sizes]
+    start = 0
+    while start < count or not count:
+        before = [int(e[start - 1]) if start else 0 for e in ends]
+        stops = [int(np.searchsorted(e, b + most, side="right")) for e, b in zip(ends, before, strict=True)]
+        stop = max(min([count, *stops]), start + 1)
+        yield slice(start, min(stop, count))
+        if stop >= count:
+            return
+        start = stop
 
 
 def validity(array: pa.Array) -> Mask | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.codes import code_floats, combine, hash_bytes
 from midstream.model.types import is_exact_code
-from midstream.operators.expression.arrays import byte_runs, numpy_values, validity
+from midstream.operators.expression.arrays import byte_runs, is_text, numpy_values, validity
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def code(array: pa.Array, seed: int = 0) -> Codes:
         halves = numpy_values(array)
         values = halves[:, 0] if is_exact_code(t) else combine(np.ascontiguousarray(halves), seed)
         return Codes(np.array(values, np.int64), valid)
-    if pa.types.is_string(t):
+    if is_text(t):
         return Codes(hash_bytes(*byte_runs(array), seed), valid)
     return Codes(numpy_values(array).astype(np.int64), valid)
 

@@ -136,8 +136,8 @@ class HopExecution:
             self._given.append(given)
         self.spent_s += time.perf_counter() - started
 
-    def answer(self, hop_us: int) -> pa.RecordBatch:
-        """Close a hop: return the answer, or its change."""
+    def answer(self, hop_us: int) -> list[pa.RecordBatch]:
+        """Close a hop: return the answer, or its change, in one batch or, of long texts, in several."""
         out = self._answer(hop_us)
         self.count_arrivals(hop_us)
         self._renew()
@@ -166,7 +166,7 @@ class HopExecution:
         self.switch_plan(self.plan)
         self._renew_at = 2 * self.coding.held + SLACK
 
-    def _answer(self, hop_us: int) -> pa.RecordBatch:
+    def _answer(self, hop_us: int) -> list[pa.RecordBatch]:
         started = time.perf_counter()
         given = self.close(hop_us)
         if self.plan.query.emit != DELTA:

@@ -4,16 +4,18 @@ Strings and decimals are numbered as they are seen, all streams of a query toget
 joins compare, in the order of the values. NULL is a code of its own.
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.kernels.arrays import Vector
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import NULL
 from midstream.kernels.codes import floats_of
 from midstream.model.errors import SourceError
 from midstream.model.types import type_name
-from midstream.operators.expression.arrays import array_of, numpy_values, validity
+from midstream.operators.expression.arrays import array_of, is_text, most_text, numpy_values, text_pieces, validity
 from midstream.operators.expression.codes import Codes, code
 from midstream.operators.hopping.numbered import Numbered
 
@@ -55,12 +57,24 @@ class Coding:
     def ranks(self, codes: Vector, t: pa.DataType) -> Vector:
         """Return numbers in the order of the values, NULL first."""
         if is_numbered(t):
-            order = np.asarray(pc.rank(self.decode(codes, t), tiebreaker="dense").to_numpy(), np.int64)
-            return np.where(codes == NULL, 0, order)
+            valid = codes != NULL
+            values = self._numbers(t).values(codes, valid, large=True)
+            return np.where(valid, np.asarray(pc.rank(values, tiebreaker="dense").to_numpy(), np.int64), 0)
         return codes
 
     def _numbers(self, t: pa.DataType) -> Numbered:
+        t = pa.string() if is_text(t) else t
         return self._numbered.setdefault(str(t), Numbered(t))
+
+    def pieces(self, rows: Matrix, types: Sequence[pa.DataType], share: int = 1) -> Iterator[slice]:
+        """Yield slices of rows of which every column, each of its type, can be decoded, with room for a share."""
+        most = most_text(share)
+        texts = [k for k, t in enumerate(types) if is_text(t)]
+        known = self._numbers(pa.string())
+        if not texts or len(rows) * known.longest <= most:
+            yield slice(0, len(rows))
+        else:
+            yield from text_pieces([known.sizes(rows[:, k]) for k in texts], len(rows), most)
 
 
 def check_codes(array: pa.Array, name: str) -> None:
@@ -75,4 +89,4 @@ def check_codes(array: pa.Array, name: str) -> None:
 
 def is_numbered(t: pa.DataType) -> bool:
     """Tell whether values of a type are numbered as they are seen."""
-    return bool(pa.types.is_string(t) or pa.types.is_decimal(t))
+    return is_text(t) or bool(pa.types.is_decimal(t))

@@ -59,18 +59,10 @@ class Emission:
         """Return the memory held."""
         return self.bag.nbytes + self._last.rows.nbytes
 
-    def leaving(self, hop_us: int, rows: Matrix, signs: Vector | None = None) -> pa.RecordBatch:
-        """Return the answer at a hop, or with signs its change, in the order of its values."""
-        order = value_order(self._coding, rows, [c.type for c in self._columns], signs)
-        rows = rows.take(order, axis=0)
-        arrays = [self._coding.decode(np.ascontiguousarray(rows[:, k]), c.type) for k, c in enumerate(self._columns)]
-        at = np.full(len(rows), hop_us, np.int64)
-        arrays += [pa.array(at), pa.array(at)]
-        names = [*(c.name for c in self._columns), "_time", "_hop"]
-        if signs is not None:
-            arrays.append(pa.array(signs[order]))
-            names.append("_sign")
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+    def leaving(self, hop_us: int, rows: Matrix, signs: Vector | None = None) -> list[pa.RecordBatch]:
+        """Return the answer at a hop, or with signs its change, in the order of its values; long texts in pieces."""
+        fields = [pa.field(c.name, c.type) for c in self._columns]
+        return decoded(self._coding, hop_us, rows, fields, signs)
 
 
 def value_order(coding: Coding, rows: Matrix, types: Sequence[pa.DataType], signs: Vector | None) -> Vector:
@@ -94,28 +86,39 @@ def _order(keys: Sequence[Vector]) -> Vector:
     return order
 
 
-def merged(answers: Sequence[pa.RecordBatch], columns: int) -> pa.RecordBatch:
-    """Return the answers of all buckets at a hop as one, in the order of its values."""
+def decoded(
+    coding: Coding, hop_us: int, rows: Matrix, fields: Sequence[pa.Field], signs: Vector | None
+) -> list[pa.RecordBatch]:
+    """Return rows of codes as they leave at a hop: in order, in one batch or, of long texts, in several."""
+    types = [f.type for f in fields]
+    order = value_order(coding, rows, types, signs)
+    rows = rows.take(order, axis=0)
+    names = [*(f.name for f in fields), "_time", "_hop", *([] if signs is None else ["_sign"])]
+    out = []
+    for piece in coding.pieces(rows, types):
+        arrays = [coding.decode(np.ascontiguousarray(rows[piece, k]), t) for k, t in enumerate(types)]
+        at = pa.array(np.full(piece.stop - piece.start, hop_us, np.int64))
+        arrays += [at, at, *([] if signs is None else [pa.array(signs[order[piece]])])]
+        out.append(pa.RecordBatch.from_arrays(arrays, names=names))
+    return out
+
+
+def merged(answers: Sequence[pa.RecordBatch], columns: int) -> list[pa.RecordBatch]:
+    """Return the answers of all buckets at a hop as one, in the order of its values; long texts in pieces."""
     if len(answers) == 1:
-        return answers[0]
-    table = pa.Table.from_batches(list(answers)).combine_chunks()
-    whole = pa.RecordBatch.from_arrays(
-        [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns], schema=table.schema
-    )
-    coding = Coding()
-    rows = np.empty((whole.num_rows, columns), np.int64)
+        return list(answers)
+    coding, schema = Coding(), answers[0].schema
+    hop_us = answers[0].column("_hop")[0].as_py()
+    rows = np.empty((sum(a.num_rows for a in answers), columns), np.int64)
     for k in range(columns):
-        rows[:, k] = coding.encode(whole.column(k))
-    if "_sign" not in whole.schema.names:
-        return whole.take(pa.array(value_order(coding, rows, whole.schema.types[:columns], None)))
-    signs = np.asarray(whole.column("_sign").to_numpy())
+        rows[:, k] = np.concatenate([coding.encode(a.column(k)) for a in answers])
+    fields = [schema.field(k) for k in range(columns)]
+    if "_sign" not in schema.names:
+        return decoded(coding, hop_us, rows, fields, None)
+    signs = np.concatenate([a.column("_sign").to_numpy() for a in answers])
     # What comes in one bucket may go in another.
-    came, went = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
-    no_ends = np.empty(0, np.int64)
-    stays, leaves = cancel(rows[came], no_ends, rows[went], no_ends, False)
-    places = np.concatenate([came[stays], went[leaves]])
-    order = value_order(coding, rows[places], whole.schema.types[:columns], signs[places])
-    return whole.take(pa.array(places[order]))
+    rows, signs = _net(rows[signs > 0], rows[signs < 0])
+    return decoded(coding, hop_us, rows, fields, signs)
 
 
 def _net(new: Matrix, old: Matrix) -> tuple[Matrix, Vector]:

@@ -23,6 +23,8 @@ class Numbered:
     def __init__(self, t: pa.DataType) -> None:
         self.type = t
         self._count = 0
+        self.longest = 0
+        """The bytes of the longest value."""
         self._offsets, self._data = Tape(np.int64), Tape(np.uint8)
         self._offsets.append(np.zeros(1, np.int64))
         self._hashes = np.empty(64, np.int64)
@@ -55,16 +57,21 @@ class Numbered:
             ends, new = take_bytes(offsets, data, 0, fresh[: self._count - known])
             self._offsets.append(ends[1:] + len(self._data))
             self._data.append(new)
+            self.longest = max(self.longest, int(np.diff(ends).max()))
         return out
 
-    def values(self, numbers: Vector, valid: Mask | None) -> pa.Array:
-        """Return the values of numbers as an array; NULL where it is not valid."""
+    def sizes(self, numbers: Vector) -> Vector:
+        """Return how many bytes the value of each number has; of one that is no number as many as any."""
+        return np.diff(self._offsets.view())[np.clip(numbers, 0, self._count - 1)]
+
+    def values(self, numbers: Vector, valid: Mask | None, large: bool = False) -> pa.Array:
+        """Return the values of numbers as an array; NULL where it is not valid. `large` strings have no bound."""
         if valid is not None:
             numbers = np.where(valid, numbers, 0)
         if not self._count:
             return pa.nulls(len(numbers), self.type)
         if pa.types.is_string(self.type):
-            return text_array(*take_bytes(self._offsets.view(), self._data.view(), 0, numbers), valid)
+            return text_array(*take_bytes(self._offsets.view(), self._data.view(), 0, numbers), valid, large)
         return array_of(self.type, self._data.view().view(np.int64).reshape(-1, 2).take(numbers, axis=0), valid)
 
     def _make_room(self, size: int) -> None:

@@ -1,6 +1,6 @@
 """Operators on every row by itself: conditions and projections over rows of codes. No state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.operators.expression.evaluate import ColumnOf, evaluate_all, truth_of_all
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.tuples import Tuples
-from midstream.plan.expr import Column, Expr
+from midstream.plan.expr import Column, Expr, columns
+
+GROWTH = 4
+"""How many times as long as what it is computed from a text may be."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Layout:
 
         return values
 
+    def pieces(self, rows: Matrix, coding: Coding, exprs: Iterable[Expr]) -> Iterator[Matrix]:
+        """Yield rows in pieces of which the texts that expressions read fit into arrays, and longer ones as well."""
+        read = list(dict.fromkeys(c for expr in exprs for c in columns(expr)))
+        for piece in coding.pieces(rows[:, self.places(read)], [c.type for c in read], GROWTH):
+            yield rows[piece]
+
 
 class Condition:
     """Conditions that all must be true."""
@@ -55,7 +64,11 @@ class Condition:
 
     def holds(self, rows: Matrix) -> Mask:
         """Tell for which rows all conditions are true."""
-        return truth_of_all(self._conjuncts, len(rows), self._layout.reader(rows, self._coding))
+        found = [
+            truth_of_all(self._conjuncts, len(piece), self._layout.reader(piece, self._coding))
+            for piece in self._layout.pieces(rows, self._coding, self._conjuncts)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 class ByRow:
@@ -87,8 +100,6 @@ class SelectRows(ByRow):
         passed = self._condition.holds(tuples.rows)
         return tuples if passed.all() else tuples.where(passed)
 
-    delta = complete
-
 
 class ProjectRows(ByRow):
     """Makes a new row of every row."""
@@ -97,6 +108,7 @@ class ProjectRows(ByRow):
         self._exprs = tuple(exprs)
         self._layout = layout
         self._coding = coding
+        self._computed = [e for e in exprs if not isinstance(e, Column)]
         plain = [e for e in exprs if isinstance(e, Column)]
         self._places = layout.places(plain) if len(plain) == len(exprs) else None
         self._same = self._places is not None and list(self._places) == list(range(len(layout)))
@@ -108,14 +120,16 @@ class ProjectRows(ByRow):
             return tuples
         if self._places is not None:
             return Tuples(np.ascontiguousarray(tuples.rows[:, self._places]), tuples.until, tuples.signs)
-        values = self._layout.reader(tuples.rows, self._coding)
-        computed = iter(evaluate_all([e for e in self._exprs if not isinstance(e, Column)], len(tuples), values))
         rows = np.empty((len(tuples), len(self._exprs)), np.int64)
-        for k, expr in enumerate(self._exprs):
-            if isinstance(expr, Column):
-                rows[:, k] = tuples.rows[:, self._layout.place(expr)]
-            else:
-                rows[:, k] = self._coding.encode(next(computed))
+        at = 0
+        for piece in self._layout.pieces(tuples.rows, self._coding, self._computed):
+            values = self._layout.reader(piece, self._coding)
+            computed = iter(evaluate_all(self._computed, len(piece), values))
+            out = rows[at : at + len(piece)]
+            for k, expr in enumerate(self._exprs):
+                if isinstance(expr, Column):
+                    out[:, k] = piece[:, self._layout.place(expr)]
+                else:
+                    out[:, k] = self._coding.encode(next(computed))
+            at += len(piece)
         return Tuples(rows, tuples.until, tuples.signs)
-
-    delta = complete

@@ -1,0 +1,70 @@
+"""More text than one Arrow array of strings can hold: in the windows, in an answer, in what is restored.
+
+The bound is lowered, so that a few hundred bytes are too many.
+"""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine.test_hop_recovery import draw_asked, in_process, plan_of, rows_of, run_case
+
+import midstream as ms
+from midstream.engine.rows.rows import Rows, in_order
+from midstream.operators.expression import arrays
+from oracle.hop_generate import draw_case
+from oracle.hop_recompute import recompute
+from oracle.test_hopping import check, draw_batch, draw_modes, parsed
+from seeds import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=8))
+def test_answers_with_long_texts_leave_in_pieces(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_TEXT", 6)
+    rnd = random.Random(4_800_000 + seed)
+    case = draw_batch(rnd, draw_case(rnd))
+    modes = ",".join(draw_modes(rnd, parsed(case).root, case.emit))
+    check(case, recompute(case), tmp_path, modes, rnd.choice(["window", "tuple"]), "as-written")
+
+
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=4))
+def test_long_texts_are_restored(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rnd = random.Random(4_900_000 + seed)
+    case = draw_case(rnd)
+    plan = plan_of(case.sql, case.streams, draw_asked(rnd, case.hop_us))
+    expected, _ = in_process(plan, case.streams, case.batch_us, case.buckets, [])
+    monkeypatch.setattr(arrays, "MOST_TEXT", 6)
+    cluster = run_case(case, plan, rnd, tmp_path, [], 0.5)
+    assert rows_of(cluster.output()) == rows_of(expected), case
+
+
+def test_pieces_of_an_answer_are_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_TEXT", 100)
+    texts = [f"{i:04} {'x' * (i % 40)}" for i in range(300)]
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": np.arange(300) * 40_000, "s": texts}), time="ts")
+    pieces: list[pa.RecordBatch] = []
+    query = engine.query("SELECT upper(s) AS s FROM a [RANGE 1 HOUR] WHERE s LIKE '0%' HOP BY 10 SECONDS")
+    query.start(pieces.append)
+    assert [s for p in pieces for s in p.column("s").to_pylist()] == sorted(t.upper() for t in texts[:250])
+    assert len(pieces) > 30
+    assert all(p.column("s").nbytes < 600 for p in pieces)
+
+
+def test_what_must_be_in_one_array_and_is_too_long_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_TEXT", 100)
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": np.arange(300) * 40_000, "s": [f"{i:04}" for i in range(300)]}), time="ts")
+    engine.aggregate("longest", lambda values: max(values.to_pylist(), key=len), "string")
+    query = engine.query("SELECT longest(s) AS s FROM a [RANGE 1 HOUR] HOP BY 10 SECONDS")
+    with pytest.raises(ms.MidstreamError, match="more text than"):
+        query.start()
+
+
+def test_rows_with_long_texts_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_TEXT", 10)
+    times = np.arange(3, dtype=np.int64)
+    parts = [Rows(times + k, times, {"s": pa.array(["aaaa", None, f"b{k}"])}) for k in (1, 0)]
+    assert in_order(parts).columns["s"].to_pylist() == ["aaaa", "aaaa", None, None, "b0", "b1"]
