@@ -13,15 +13,27 @@ from engine.cluster import Cluster
 
 import midstream as ms
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.bucket.state import Due
 from midstream.engine.control.controls import ELEMENT
 from midstream.engine.results.merger import ResultMerger
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
+from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
 from oracle.change_counts import count
 from oracle.change_run import Change, Oracle
 from oracle.changes import METHODS
-from oracle.test_changes import Case, draw_case, draw_position, draw_query, draw_run, run_engine, tick_us
+from oracle.test_changes import (
+    Case,
+    Migration,
+    draw_case,
+    draw_migrating,
+    draw_position,
+    draw_query,
+    draw_run,
+    run_engine,
+    tick_us,
+)
 from seeds import seeds
 
 COUNTED = (
@@ -60,16 +72,21 @@ class ChangingCluster(Cluster):
         rnd: random.Random,
         crashes: float,
         controls: Sequence[tuple[str, int]] = (),
+        migrations: Sequence[Migration] = (),
     ) -> None:
         self.case = case
         self.positions = {name: k for k, name in enumerate(case.rows)}
-        requests: list[ChangeRequest | ControlRequest] = []
+        requests: list[Due] = []
         for k, change in enumerate(case.changes):
             method, _, order = change.method.partition("/")
             requests.append(
                 ChangeRequest(change.query.sql, method, order or None, change.position, str(k + 1), audit=True)
             )
         requests += [ControlRequest(kind, at_us, f"c{k}") for k, (kind, at_us) in enumerate(controls)]
+        requests += [
+            MigrationRequest(plan, strategy, at_us=at_us, identity=f"m{k}")
+            for k, (at_us, plan, strategy) in enumerate(migrations)
+        ]
         requests.sort(key=lambda r: r.at_us or 0)
         plans = plans_of(case)
         super().__init__(plans, folder, labels, rnd, crashes, requests)
@@ -169,6 +186,18 @@ def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -
     case = draw_run(rnd, case.rows, draw_query(rnd, tick, False, "drain/stream"), changes)
     delayed = "delayed-drain" in methods
     check(case, tmp_path, (4,) if delayed else rnd.choice([(4,), (4, 7)]), rnd, rnd.choice([0.0, 0.5]))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=4))
+def test_migrations_during_changes_through_crashes(seed: int, tmp_path: Path) -> None:
+    rnd = random.Random(850_000 + seed)
+    case, migrations = draw_migrating(rnd)
+    delayed = any(c.method == "delayed-drain" for c in case.changes)
+    labels = (4,) if delayed else rnd.choice([(4,), (4, 7)])
+    cluster = ChangingCluster(case, tmp_path, labels, rnd, rnd.choice([0.0, 0.5]), migrations=migrations)
+    cluster.run()
+    expected = [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()]
+    assert cluster.out == expected, f"{migrations} {labels}{case}"
 
 
 @pytest.mark.parametrize("seed", seeds(0, 90, quick=9))
