@@ -90,8 +90,10 @@ def _waited(oracle: Oracle, run: ChangeRun) -> int:
     """Count the results of the new version that had to wait for older versions while the change lasted."""
     if run.change.method != "drain/query":
         return 0
-    over = max((oracle._over(v) for v in run.new.waits_for), default=BEGINNING)
-    until = over if run.state in ("finished", "unfinished") else min(over, run.end)
+    if run.state in ("finished", "unfinished"):
+        until = max((oracle._over(v) for v in run.new.waits_for), default=BEGINNING)
+    else:
+        until = min(run.end, max((oracle._known(v) for v in run.new.waits_for), default=BEGINNING))
     return sum(y.trigger[0] < until for y in run.new.given_out())
 
 

@@ -170,12 +170,12 @@ class Oracle:
         """Return what is given out, in order: by trigger, older versions first, unless held back."""
         found = []
         for place, v in enumerate(self.versions):
-            over = max((self._over(old) for old in v.waits_for), default=BEGINNING)
-            held_until = min(over, v.released_at)
-            stopped = any(old.stopped_at == over == self._over(old) for old in v.waits_for)
+            known = max((self._known(old) for old in v.waits_for), default=BEGINNING)
+            held_until = min(known, v.released_at)
+            stopped = any(old.stopped_at == known == self._known(old) for old in v.waits_for)
             for n, y in enumerate(v.given_out()):
                 moment = max(y.trigger, (held_until, -1, -1))
-                released = (stopped or v.released_at < over) and moment != y.trigger
+                released = (stopped or v.released_at < known) and moment != y.trigger
                 found.append(((moment, v.number, place, n), Given(v.number, y, moment, released)))
         return [given for _, given in sorted(found, key=lambda pair: pair[0])]
 

@@ -90,7 +90,8 @@ def check(
         raise
     if got != expected:
         pytest.fail(f"{difference(got, expected)}{where}")
-    check_records(oracle, given, report, where)
+    # That the drain of a hopping version is over is known a hop later; what leaves in between is counted till then.
+    check_records(oracle, given, report, where, without=["new_results"])
     return oracle, report
 
 
@@ -223,7 +224,7 @@ def check_however_cut(case: Case, folder: Path, controls: Sequence[tuple[str, in
         check(replace(case, batch_us=batch_us, buckets=buckets), folder, controls=controls)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 180, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 180, quick=6, kept=[20, 33, 311]))
 def test_changes_that_meet(seed: int, tmp_path: Path) -> None:
     """All pairs of methods take turns; now and then three."""
     rnd = random.Random(7_500_000 + seed)

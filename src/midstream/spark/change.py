@@ -110,4 +110,6 @@ def prepare_change(checkpoint: Checkpoint, catalog: Catalog, plan: Plan, request
 def _given_up(checkpoint: Checkpoint) -> set[int]:
     """Return the versions that were asked for and will not run: no change goes from them."""
     events = [e for e in checkpoint.read_events() if e.get("event") == CHANGE and "to_version" in e]
-    return {e["to_version"] for e in events if e["state"] in (ABORTED, SUPERSEDED)}
+    # A version whose change was superseded may have started; then it runs or drains on.
+    never = [e for e in events if e["state"] == SUPERSEDED and e.get("started_us") is None]
+    return {e["to_version"] for e in (*never, *(e for e in events if e["state"] == ABORTED))}

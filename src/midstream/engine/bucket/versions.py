@@ -116,7 +116,7 @@ class BucketVersions:
         """Let a version have the rows of this micro-batch."""
         packed, intake, start_us = self._packed, version.intake, self._start_us(version.number)
         intake.take_in(packed, abs(version.number), start_us, self.before)
-        if version.number > 0 and start_us is None:
+        if version.number > 0 and self.control.lives[version.number].start_us == NEVER:
             # The first row of the query, in whatever bucket, of those that are not late.
             first_us = intake.first_us if self.spec.alone else intake.first_anywhere_us(packed.low, self.before)
             if first_us is not None:

@@ -223,7 +223,7 @@ class ResultMerger:
                 control.see(version, self._comparable(version, results))
         for version, position_us in self._watched():
             over = self._drained_us(version, position_us)
-            if over is not None:
+            if over is not None and self._watches(version):
                 self._announce_drained(version, position_us, over)
                 control.see_drained(version, position_us, *over)
         out = []
@@ -249,6 +249,11 @@ class ResultMerger:
             return results
         columns = len(self.plan_of(version).query.schema)
         return [Results(r.rows, r.order, _valued(r, columns)) for r in results]
+
+    def _watches(self, version: int) -> bool:
+        """Return whether the end of a drain matters: the version lives here, or what it loses is counted."""
+        life = self.control.lives.get(version)
+        return life is not None and (life.alive or self.control.audits(version))
 
     def _watched(self) -> list[tuple[int, int]]:
         """Return the versions that buckets watch, and the positions whose older rows they watch for."""
