@@ -2,12 +2,14 @@
 
 import re
 
+import pytest
 from lang.streams import CATALOG
 
 from midstream.lang.sql import parse_query
 from midstream.local.explain import explain_plan
 from midstream.local.replay import make_plan
 from midstream.model.statistics import Statistics
+from midstream.optimize.hopping import place_differences
 from midstream.plan.modes import MODES
 
 
@@ -22,3 +24,15 @@ def test_costs_stand_apart_however_large_they_are() -> None:
         for words in drawn:
             assert words[-6] in MODES
             assert [float(word.replace(",", "")) for word in words[-5:]], "rows, and a cost for each mode"
+
+
+def test_a_search_that_is_cut_off_is_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "SELECT a.k FROM (SELECT k FROM stock [ROWS 1] a EXCEPT ALL SELECT k FROM prices [ROWS 1] b) a, "
+        "stock [ROWS 2] c, prices [ROWS 3] d WHERE a.k = c.k AND c.k = d.k HOP BY 1 SECOND"
+    )
+    plan = make_plan(parse_query(text, CATALOG))
+    assert "are not looked at" not in explain_plan(plan)
+    monkeypatch.setattr(place_differences, "MOST_SPLITS", 1)
+    said = " ".join(explain_plan(plan).split())
+    assert re.search(r"the best of [1-9] places of differences; \d+ more, and those that follow .* not looked at", said)

@@ -11,7 +11,7 @@ from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
 from midstream.model.statistics import Statistics
 from midstream.model.time import format_duration
-from midstream.optimize.hopping.choose import costs
+from midstream.optimize.hopping.choose import costs, left_out
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.migration_cost import MigrationForecast, forecast
@@ -91,6 +91,12 @@ def _explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -
     lines += [f"  {line}" for line in _draw(plan, statistics, constants)]
     total = sum(c.total for _, _, c, _ in costs(plan, statistics, constants))
     lines.append(f"  expected cost {total / 1e6:,.2f} ms per hop")
+    looked_at, others = left_out(query, statistics, constants)
+    if others:
+        lines.append(
+            f"  an optimal plan is the best of {looked_at:,} places of differences; {others:,} more, and those"
+        )
+        lines.append("  that follow from them, are not looked at: the query is too large for all")
     lines.append("Windows")
     for source in query.sources:
         ratio = f", the hop is {query.every_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""

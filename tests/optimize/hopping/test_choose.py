@@ -1,6 +1,7 @@
 """Choosing a plan: shapes, modes, names of columns, and refusals."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from optimize.hopping.brute_force import answer
@@ -12,6 +13,7 @@ from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
 from midstream.plan.algebra import operators, relation_text, scans
+from midstream.plan.modes import TUPLE
 from midstream.plan.query import COMPLETE, DELTA, hop_query
 
 QUERY = hop_query(soldiers(), 30 * SECOND, COMPLETE)
@@ -88,3 +90,22 @@ def test_columns_keep_their_names_and_rows_stay_the_same() -> None:
             tables = [plans.tables() for _ in range(2)]
             assert [answer(plan.root, t) for t in tables] == [answer(root, t) for t in tables]
             assert all(c.total > 0 for _, _, c, _ in costs(plan, statistics))
+
+
+@pytest.mark.parametrize("shape", ["optimal", "push-down", "as-written"])
+def test_modes_are_the_cheapest_for_how_operators_work(shape: str) -> None:
+    """What it costs to decide on every tuple as it comes counts when modes are chosen."""
+    dearer = 0
+    for seed in range(40):
+        plans = RandomPlans(random.Random(seed))
+        root = plans.small_query(10)
+        query = hop_query(root, 3 * SECOND, random.Random(seed).choice([COMPLETE, DELTA]))
+        statistics, constants = plans.statistics(root), Constants(arrival=500.0)
+        found = choose(query, statistics, constants, shape, working=TUPLE)
+        by_window = choose(query, statistics, constants, shape)
+        others = [replace(by_window, working=(TUPLE,) * len(by_window.modes))]
+        others += [choose(query, statistics, constants, shape, modes, TUPLE) for modes in ("delta", "complete")]
+        best, *rest = (sum(c.total for _, _, c, _ in costs(p, statistics, constants)) for p in (found, *others))
+        assert best <= min(rest) * (1 + 1e-9), f"{seed}: {found}"
+        dearer += rest[0] > best * 1.01
+    assert dearer, "the way of working makes a difference"

@@ -41,8 +41,9 @@ class Adaptation:
         if not self.kinds & {MODES, PLAN}:
             return None
         asked = plan.query if PLAN in self.kinds else replace(plan.query, root=plan.root)
-        found = choose(asked, statistics, constants, "optimal" if PLAN in self.kinds else "as-written")
-        best = Plan(plan.query, found.root, found.modes, (plan.working[0],) * len(found.modes))
+        shape = "optimal" if PLAN in self.kinds else "as-written"
+        found = choose(asked, statistics, constants, shape, working=plan.working[0])
+        best = Plan(plan.query, found.root, found.modes, found.working)
         before, after = (sum(c.total for _, _, c, _ in costs(p, statistics, constants)) for p in (plan, best))
         return best if best != plan and after <= self.gain * before else None
 

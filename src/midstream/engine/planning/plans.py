@@ -36,8 +36,8 @@ def planned(
     query: Query, spec: PlanSpec, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> Plan:
     """Return the plan that a specification asks for, but for its hop."""
-    plan = choose(query, statistics or Statistics(), constants or load_constants(), spec.shape, spec.modes)
-    return replace(plan, working=(spec.working,) * len(plan.modes))
+    known, measured = statistics or Statistics(), constants or load_constants()
+    return choose(query, known, measured, spec.shape, spec.modes, spec.working)
 
 
 def check_hop_request(request: MigrationRequest) -> None:

@@ -12,7 +12,7 @@ from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.push_down import push_down
 from midstream.plan.algebra import Rel, operators
-from midstream.plan.modes import CICO, CIDO, DICO, DIDO
+from midstream.plan.modes import CICO, CIDO, DICO, DIDO, WINDOW
 from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA, Emit, Query
 
@@ -25,8 +25,9 @@ def choose(
     constants: Constants | None = None,
     shape: str = "optimal",
     modes: str | tuple[str, ...] = "auto",
+    working: str = WINDOW,
 ) -> Plan:
-    """Return the plan of a query.
+    """Return the plan of a query whose operators all work in one way, by window or by tuple.
 
     `shape`: "optimal" is the cheapest of all positions of differences, join orders and modes; "push-down" has the
     differences at the bottom; "as-written" is the query's own tree. `modes`: "auto" are the cheapest; "delta" and
@@ -38,30 +39,51 @@ def choose(
     if isinstance(modes, str) and modes not in ("auto", "delta", "complete"):
         raise PlanError(f"there are no modes {modes!r}; they are auto, delta, complete, or one for each operator")
     sizes = Sizes(statistics or Statistics(), query.every_us)
-    best = _shaped(query, shape, sizes, constants or Constants())
-    if modes == "auto":
-        return Plan(query, best.rel, best.modes)
-    asked = same_modes(best.rel, modes, query.emit) if isinstance(modes, str) else modes
-    return Plan(query, best.rel, asked)
+    best = _shaped(query, shape, sizes, constants or Constants(), working)
+    asked = best.modes
+    if modes != "auto":
+        asked = same_modes(best.rel, modes, query.emit) if isinstance(modes, str) else modes
+    return Plan(query, best.rel, asked, (working,) * len(asked))
 
 
-def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants) -> Planned:
+def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants, working: str) -> Planned:
     root, emit = query.root, query.emit
-    written = assign_modes(root, emit, sizes, constants)
+
+    def in_its_way(planned: Planned) -> Planned:
+        """Return a tree with the modes that are the cheapest for how operators work; trees are found by window."""
+        if working == WINDOW:
+            return planned
+        return assign_modes(planned.rel, emit, sizes, constants, (working,) * len(planned.modes))
+
+    written = in_its_way(assign_modes(root, emit, sizes, constants))
     if shape == "as-written":
         return written
-    if shape == "push-down":
-        return push_down(root, emit, sizes, constants)
-    best = optimal(root, emit, sizes, constants)
+    pushed = in_its_way(push_down(root, emit, sizes, constants)) if shape == "push-down" or working != WINDOW else None
+    if shape == "push-down" and pushed is not None:
+        return pushed
+    best = in_its_way(optimal(root, emit, sizes, constants))
     # The tree as it is written may do without a projection that restores the order of columns.
-    return written if written.cost <= best.cost else best
+    return min([written, best, *([pushed] if pushed is not None else [])], key=lambda planned: planned.cost)
 
 
 def optimal(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> Planned:
     """Return the cheapest plan over all positions of differences and anti-joins, join orders and modes."""
-    fresh = Fresh(aliases_in(root))
-    best = PlanGraph(sizes, constants, PlaceDifferences(fresh)).whole(push_differences(graph_of(root)), emit)
-    return Planned(best.cost, fresh.tidied(best.rel), best.modes)
+    return _searched(root, emit, sizes, constants)[0]
+
+
+def _searched(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> tuple[Planned, PlaceDifferences]:
+    places = PlaceDifferences(Fresh(aliases_in(root)))
+    best = PlanGraph(sizes, constants, places).whole(push_differences(graph_of(root)), emit)
+    return Planned(best.cost, places.fresh.tidied(best.rel), best.modes), places
+
+
+def left_out(query: Query, statistics: Statistics, constants: Constants) -> tuple[int, int]:
+    """Return how many graphs the search for an optimal plan looks at, and how many more it knows of and leaves out.
+
+    Only large queries leave some out; those have yet others.
+    """
+    _, places = _searched(query.root, query.emit, Sizes(statistics, query.every_us), constants)
+    return places.looked_at, places.left_out
 
 
 def same_modes(root: Rel, modes: str, emit: Emit) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ MOST_SPLITS = 50_000
 class PlaceDifferences:
     """Says where differences may stand. Keeps count of the work it has made: n parts have 3^n splits."""
 
-    def __init__(self, fresh: Fresh, most: int = MOST_SPLITS) -> None:
+    def __init__(self, fresh: Fresh) -> None:
         self.fresh = fresh
-        self.left = most
+        self.left = MOST_SPLITS
+        self.looked_at = self.left_out = 0
+        """Graphs that were yielded, and those known to be others that were not for want of time."""
 
     def __call__(self, graph: Graph, as_set: bool) -> Iterator[Graph]:
         """Yield graphs that give the same rows: first the graph itself, then those with differences further up."""
@@ -35,9 +37,11 @@ class PlaceDifferences:
             if text in seen:
                 continue
             seen.add(text)
+            over = self.left <= 0
             self.left -= 3 ** len(found.parts)
+            self.looked_at += 1
             yield found
-            if self.left <= 0:
+            if over:
                 return
             others = (
                 project_below(found, as_set),
@@ -47,6 +51,9 @@ class PlaceDifferences:
                 *_pushed(found, as_set),
             )
             waiting += [g for g in others if g is not None]
+            if self.left <= 0:
+                self.left_out += len({graph_text(g, self.fresh.origin) for g in waiting} - seen)
+                return
 
     def _pulled(self, graph: Graph, as_set: bool) -> Iterator[Graph | None]:
         for move in moves(graph):
