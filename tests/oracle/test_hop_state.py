@@ -130,6 +130,23 @@ def test_nothing_is_written_down_that_no_hop_needs(seed: int, tmp_path: Path, mo
     assert rows_of(cluster.output()) == rows_of(expected), f"{plan} | {requests}{case}"
 
 
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=6))
+def test_flips_do_not_depend_on_the_width_of_batches(seed: int, tmp_path: Path) -> None:
+    """Nor on buckets and where they are: operators that work by tuple work at fixed times."""
+    rnd = random.Random(4_650_000 + seed)
+    case = draw_case(rnd, rnd.choice(["set", "absent", "pushable"]))
+    plan = plan_of(case.sql, case.streams, f"as-written modes=delta working={'window' if seed % 5 == 0 else 'tuple'}")
+    flips = set()
+    for batch_us in (case.batch_us, case.hop_us // 3 + 1, case.hop_us * 50 + 1):
+        for buckets in (1, 3):
+            loop = Loop(plan, streams_of(case.streams), max(batch_us, case.hop_us // 20 + 1), buckets)
+            report = loop.run(TableSink(output_schema(plan)))
+            flips.add(sum(b.flips for b in report.batches))
+    cluster = run_case(case, plan, rnd, tmp_path, [], 0.0)
+    flips.add(sum(report["flips"] for reports in cluster.reports for report in reports))
+    assert len(flips) == 1, f"{sorted(flips)}{case}"
+
+
 def numbered(count: int) -> pa.Table:
     """Return a row a millisecond, each with a string of its own."""
     texts = pa.array([f"text {i}" for i in range(count)])

@@ -41,6 +41,10 @@ class DueMigration:
         return NEVER if self.request.at_us is None else self.request.at_us
 
 
+SLICES = 8
+"""Parts of a hop after which operators work that work by tuple."""
+
+
 class HoppingRun(VersionRun):
     """An execution, the next hop, and the migrations to come."""
 
@@ -105,16 +109,19 @@ class HoppingRun(VersionRun):
         if remembered.get("plan") is not None:
             plan = read_plan(remembered["plan"], own_aggregates(plan.query.root))
         last_us, next_us = remembered.get("last_us"), remembered.get("next_us")
-        execution = HopExecution(plan)
-        for before in (True, False):
-            for alias, mine in kept.rows.items():
-                cut = 0 if last_us is None else int(np.searchsorted(mine.times, last_us))
-                part = mine.between(0, cut) if before else mine.between(cut, len(mine))
-                hop_us = last_us if before else next_us
-                execution.add(alias, part.columns, part.times, part.offsets, NEVER if hop_us is None else hop_us)
-            if before and last_us is not None:
-                execution.load(last_us)
-        return HoppingRun(version, execution, remembered, spec)
+        execution, later = HopExecution(plan), {}
+        for alias, mine in kept.rows.items():
+            cut = 0 if last_us is None else int(np.searchsorted(mine.times, last_us))
+            part, later[alias] = mine.between(0, cut), mine.between(cut, len(mine))
+            execution.add(alias, part.columns, part.times, part.offsets, NEVER if last_us is None else last_us)
+        if last_us is not None:
+            execution.load(last_us)
+        run = HoppingRun(version, execution, remembered, spec)
+        if next_us is not None:
+            run._rows, run._at = later, dict.fromkeys(later, 0)
+            run._work(kept.released_us)
+            run._add(FOREVER)
+        return run
 
     @classmethod
     def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
@@ -157,12 +164,27 @@ class HoppingRun(VersionRun):
             self.next_us = next_hop(self.first_us, self.hop_us)
         while True:
             self._pass_over(clock_us)
+            self._work(clock_us)
             if self.next_us > clock_us:
                 break
             self._add(self.next_us)
             self._answer(self.next_us)
         self._add(FOREVER)
-        if self.execution.eager:
+
+    def _work(self, clock_us: int) -> None:
+        """Let operators that work by tuple work at the end of every slice before the next hop in which rows have come.
+
+        Slices are parts of a hop, the same whatever micro-batches there are.
+        """
+        assert self.next_us is not None, "there is a hop to come"
+        slice_us = max(1, self.hop_us // SLICES)
+        while self.execution.eager:
+            times = [int(rows.times[self._at[a]]) for a, rows in self._rows.items() if self._at[a] < len(rows)]
+            first_us = min([self.execution.waiting_us, *times])
+            end_us = (first_us // slice_us + 1) * slice_us
+            if end_us >= self.next_us or end_us > clock_us:
+                return
+            self._add(end_us)
             self.execution.work(self.next_us)
 
     def _add(self, before_us: int) -> None:

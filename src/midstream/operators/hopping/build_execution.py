@@ -53,6 +53,8 @@ class HopExecution:
         """How many values may be numbered before those that are gone are forgotten."""
         self._given: list[Tuples] = []
         """What the root has given since the last hop."""
+        self.waiting_us = FOREVER
+        """The time of the first row that no operator has worked on."""
         self.spent_s = 0.0
         """Time spent in operators."""
         self._tested = self._flips = 0
@@ -100,6 +102,7 @@ class HopExecution:
             for column, values in zip((*fields.given, *fields.counted), given, strict=True):
                 check_codes(values, f"{alias}.{column.name}")
             self.windows[name].add(times, offsets, partial(self._codes_of, given), next_us)
+        self.waiting_us = min(self.waiting_us, int(times[0]) if len(times) else FOREVER)
         if not self.eager:
             self._renew()
 
@@ -121,6 +124,7 @@ class HopExecution:
     def load(self, hop_us: int) -> None:
         """Be as after a hop, from the rows that were added."""
         self.last_us = hop_us
+        self.waiting_us = FOREVER
         for window in self.windows.values():
             window.close(hop_us)
         self.count_arrivals(hop_us)
@@ -132,6 +136,7 @@ class HopExecution:
         """Let operators that work by tuple work on what has come, for the hop to come."""
         started = time.perf_counter()
         given = self.tree.root.step(hop_us, False)
+        self.waiting_us = FOREVER
         if given.signs is not None:
             self._given.append(given)
         self.spent_s += time.perf_counter() - started
@@ -146,6 +151,7 @@ class HopExecution:
     def close(self, hop_us: int) -> Tuples:
         """Close a hop; return what the root gives, as it is."""
         given = self.tree.root.step(hop_us, True)
+        self.waiting_us = FOREVER
         for window in self.windows.values():
             window.close(hop_us)
         self.last_us = hop_us
