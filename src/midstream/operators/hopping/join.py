@@ -6,6 +6,7 @@ complete:  the right side is hashed, the left side looks its partners up; nothin
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -51,19 +52,19 @@ class JoinTuples:
 
     def delta(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return the pairs that come and go."""
-        return self._whole(self._changes(now_us, left, right), True)
+        return self._one(self._changes(now_us, left, right, True), True)
 
     def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
         """Return all pairs."""
-        return self._whole(self._pairs(left, right), False)
+        return self._one(self._pairs(left, right, True), False)
 
     def in_pieces(self, now_us: int, left: Tuples, right: Tuples) -> Iterator[Tuples]:
         """Yield the pairs, or those that come and go, as they are found; to be read to the end."""
-        found = self._pairs(left, right) if left.signs is None else self._changes(now_us, left, right)
-        for piece in found:
-            yield self._made([piece])
+        if left.signs is None:
+            return self._pairs(left, right, False)
+        return self._changes(now_us, left, right, False)
 
-    def _changes(self, now_us: int, left: Tuples, right: Tuples) -> Iterator[Found]:
+    def _changes(self, now_us: int, left: Tuples, right: Tuples, whole: bool) -> Iterator[Tuples]:
         """Yield the pairs that come and go, and bring both sides up to date."""
         a, b = self.bags
         a.expire(now_us)
@@ -71,14 +72,14 @@ class JoinTuples:
         left, right = valid(left, now_us), valid(right, now_us)
         of_left, of_right = hash_rows(left.rows, self.spec.keys[0]), hash_rows(right.rows, self.spec.keys[1])
         a.apply(left, of_left)
-        yield from self._probe(left, b, 1, of_left)
-        yield from self._probe(right, a, 0, of_right)
+        yield from self._made_of(chain(self._probe(left, b, 1, of_left), self._probe(right, a, 0, of_right)), whole)
+        # Pairs that were found point into what is held: they have been made by now.
         b.apply(right, of_right)
 
-    def _pairs(self, left: Tuples, right: Tuples) -> Iterator[Found]:
+    def _pairs(self, left: Tuples, right: Tuples, whole: bool) -> Iterator[Tuples]:
         held = Bag(self.spec.widths[1], self.spec.keys[1])
         held.add(right)
-        yield from self._probe(left, held, 1)
+        yield from self._made_of(self._probe(left, held, 1), whole)
 
     def _probe(self, probes: Tuples, held: Bag, side: int, hashes: Vector | None = None) -> Iterator[Found]:
         """Yield the pairs of some tuples with those held of a side, in pieces."""
@@ -90,21 +91,30 @@ class JoinTuples:
                 pairs = (probes, i, lefts, inside, j, rights) if side else (inside, j, lefts, probes, i, rights)
                 yield pairs, None if probes.signs is None else probes.signs.take(i)
 
-    def _whole(self, found: Iterable[Found], signed: bool) -> Tuples:
-        """Return pairs as one relation or delta; those that are still to be tested are made piece by piece."""
-        width, count = len(self.spec.leaving[0]) + len(self.spec.leaving[1]), 0
-        passed, pieces = [], []
+    def _one(self, made: Iterable[Tuples], signed: bool) -> Tuples:
+        """Return what was made as one relation or delta, as far as there is room for it."""
+        parts: list[Tuples] = []
+        count = 0
+        for part in made:
+            parts.append(part)
+            count += len(part)
+            if len(parts) > 1:  # they are put together
+                _check_pairs(count, self.spec.width)
+        return together(parts) if parts else nothing(self.spec.width, signed)
+
+    def _made_of(self, found: Iterable[Found], whole: bool) -> Iterator[Tuples]:
+        """Yield pairs as they are found; `whole`: in one, but for those that are still to be tested."""
+        if not whole or self.spec.condition:
+            yield from (self._made([piece]) for piece in found)
+            return
+        pieces = []
+        count = 0
         for piece in found:
-            if self.spec.condition:
-                passed.append(self._made([piece]))
-                count += 2 * len(passed[-1])  # once more when they are put together
-            else:
-                pieces.append(piece)
-                count += len(piece[0][1])
-            check_room(8 * (width + 1) * count, "the pairs of a join")
+            pieces.append(piece)
+            count += len(piece[0][1])
+            _check_pairs(count, self.spec.width)
         if pieces:
-            passed = [self._made(pieces)]
-        return together(passed) if passed else nothing(self.spec.width, signed)
+            yield self._made(pieces)
 
     def _made(self, pieces: Sequence[Found]) -> Tuples:
         """Return pairs that were found, of one side or of both, as tuples, as far as every condition is true."""
@@ -116,6 +126,10 @@ class JoinTuples:
         if self.spec.gives is None:
             return out
         return Tuples(np.ascontiguousarray(out.rows[:, self.spec.gives]), out.until, out.signs)
+
+
+def _check_pairs(count: int, width: int) -> None:
+    check_room(8 * (width + 1) * count, "the pairs of a join")
 
 
 def valid(delta: Tuples, now_us: int) -> Tuples:
