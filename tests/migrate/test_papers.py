@@ -79,7 +79,7 @@ def running(case: Case, until_us: int, tree: str, join: str = "auto") -> DirectR
     return runtime
 
 
-def migrate(runtime: DirectRun, plan: str, strategy: str, now_us: int, **options: object) -> None:
+def migrate(runtime: DirectRun, plan: str, strategy: str | None, now_us: int, **options: object) -> None:
     for _ in runtime.migrate(MigrationRequest.of(plan, strategy, options), now_us):
         pass
 

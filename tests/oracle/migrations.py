@@ -16,7 +16,7 @@ from oracle.generate import Case, draw_tree
 from oracle.recompute import plain
 from oracle.test_moved_states import rows_between
 
-STRATEGIES = ["moving-state", "parallel-track", "hybrid", "just-in-time"]
+STRATEGIES = ["moving-state", "parallel-track", "hybrid", "just-in-time", "auto"]
 
 
 def with_times(case: Case) -> Case:
@@ -89,13 +89,16 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
             options |= {"ordering": "serialized"} if rnd.random() < 0.15 else {}
         if strategy == "parallel-track":
             options = {"output": rnd.choice(["buffered", "merged"])}
+        if strategy == "auto" and rnd.random() < 0.3:
+            options = rnd.choice([{"background": True, "budget": 20}, {"output": "merged"}])
         if rnd.random() < 0.1:
             options["join"] = rnd.choice(["nested-loop", "auto"])
         request = MigrationRequest.of(draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(len(asked)))
         try:
-            asked.append(request.checked(plan))
+            request.checked(plan)
         except PlanError:
             continue
+        asked.append(request)
     return asked
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment
 from midstream.migrate.record import FINISHED, NO_OP, REFUSED, RUNNING, SUPERSEDED, MigrationRecord
-from midstream.migrate.request import PARALLEL_TRACK, MigrationRequest, last_old_us
+from midstream.migrate.request import MOVING_STATE, PARALLEL_TRACK, MigrationRequest, last_old_us
 from midstream.migrate.strategies import STRATEGY
 from midstream.migrate.switch import Switch
 from midstream.model.batch import Arrival, Results
@@ -63,7 +63,9 @@ class Migrator:
         self.records: list[MigrationRecord] = []
         self.running: MigrationRecord | None = None
         self._bound_us: int | None = None
-        """When no row from before the running migration can matter any more, if that is a matter of time."""
+        """When no row from before the last migration can matter any more, if that is a matter of time."""
+        self._lasts = False
+        """The last migration is over at a time of its own in each bucket, not where it began."""
         self.waiting: list[tuple[MigrationRequest, MigrationRecord]] = []
         self.last_us: int | None = None
         """Time of the last row taken in."""
@@ -144,28 +146,32 @@ class Migrator:
         """Start what may start; `direct` when it takes effect where it was asked for."""
         while self.waiting:
             request, record = self.waiting[0]
-            if not self._may_start(request, now_us):
-                return
-            self.waiting.pop(0)
+            at_us = request.at_us if direct and request.at_us is not None else now_us
             try:
-                checked = request.checked(self.plan)
+                checked = request.checked(self.plan, self._complete_at(at_us))
             except PlanError as error:
                 record.state, record.reason = REFUSED, str(error)
+                self.waiting.pop(0)
                 continue
-            at_us = request.at_us if direct and request.at_us is not None else now_us
             if self._merges and _holds_back(checked):
                 checked = replace(checked, output="merged")
+            if not self._may_start(checked, now_us):
+                return
+            self.waiting.pop(0)
             if _holds_back(checked):
                 at_us = max((t for t in (request.at_us, self._bound_us) if t is not None), default=now_us)
             record.strategy, record.options = checked.strategy, checked.options
             self._start(replace(checked, at_us=at_us), record, now_us, seq)
 
+    def _complete_at(self, at_us: int) -> bool:
+        """Tell whether no state lacks anything, whatever the bucket: also where the last migration is over by now."""
+        return not self._lasts or (self._bound_us is not None and at_us >= self._bound_us)
+
     def _may_start(self, request: MigrationRequest, now_us: int) -> bool:
         if self.running is not None:
             return self.pipeline.execution.overlaps(request.strategy)
         # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
-        holds_back = _holds_back(request) and not self._merges
-        return not (holds_back and self._bound_us is not None and now_us < self._bound_us)
+        return not (_holds_back(request) and self._bound_us is not None and now_us < self._bound_us)
 
     def _start(self, request: MigrationRequest, record: MigrationRecord, now_us: int, seq: int) -> None:
         started = time.perf_counter()
@@ -189,7 +195,9 @@ class Migrator:
         switched = running.switch_plan(switch)
         # Where the same execution goes on with nothing missing, the switch leaves no trace.
         unnoticed = switched.execution is running and not switched.progress.states_incomplete
-        self._bound_us = self._bound_us if unnoticed else bound_us
+        at_once = request.strategy == MOVING_STATE and switched.execution is not running
+        if not unnoticed:
+            self._bound_us, self._lasts = at_us if at_once else bound_us, not at_once
         self.pipeline.execution, self.plan = switched.execution, target
         self._note(switched.progress)
         record.start_ms = (time.perf_counter() - started) * 1000

@@ -92,10 +92,22 @@ class MigrationRequest:
             method = self.join  # type: ignore[assignment]
         return ordered_plan(running.query, tree, method)
 
-    def checked(self, running: Plan) -> "MigrationRequest":
-        """Return the request with its strategy chosen, refusing what the query does not allow."""
+    def _chosen(self, running: Plan, target: Plan, complete: bool) -> str:
+        """Return the strategy that has the options given, or else suits the plans."""
+        given = [n for n in OPTIONS if n != "join" and getattr(self, n) != getattr(MigrationRequest, n)]
+        able = [s for s in STRATEGIES if all(s in OPTIONS[n] for n in given)]
+        if not able:
+            other = next(n for n in given if OPTIONS[n] != OPTIONS[given[0]])
+            raise PlanError(f"no strategy has both '{given[0]}' and '{other}'")
+        return able[0] if given else choose_strategy(running, target, complete)
+
+    def checked(self, running: Plan, complete: bool = True) -> "MigrationRequest":
+        """Return the request with its strategy chosen, refusing what the query does not allow.
+
+        `complete`: no state of the running plan lacks anything, left by an earlier migration.
+        """
         target = self.target(running)
-        strategy = self.strategy if self.strategy != AUTO else choose_strategy(running, target)
+        strategy = self.strategy if self.strategy != AUTO else self._chosen(running, target, complete)
         if strategy not in strategies_of(running.query):
             raise PlanError(
                 f"{strategy} is for joins: a difference would answer from half-filled states; use {JUST_IN_TIME}"
@@ -120,16 +132,16 @@ def strategies_of(query: Query) -> tuple[str, ...]:
     return (JUST_IN_TIME,) if query.takes_back else tuple(STRATEGIES)
 
 
-def choose_strategy(running: Plan, target: Plan) -> str:
+def choose_strategy(running: Plan, target: Plan, complete: bool = True) -> str:
     """Return the strategy for a migration nobody has chosen one for.
 
     The only one the query offers, if it is one. Nothing missing: moving-state, which then only moves. Every missing
-    state is probed by key: just-in-time. Else hybrid.
+    state is probed by key, or states the running plan has may still be incomplete: just-in-time. Else hybrid.
     """
     if len(strategies_of(running.query)) == 1:
         return strategies_of(running.query)[0]
     missing = missing_joins(running, target)
-    if not missing:
+    if not missing and complete:
         return MOVING_STATE
     return JUST_IN_TIME if all(node.keys for node in missing) else HYBRID
 
