@@ -3,7 +3,9 @@
 import random
 
 import pytest
+from migrate.test_background import BLOCK
 
+from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.request import MigrationRequest
 from oracle.generate import draw_case, draw_tree
 from oracle.migrations import (
@@ -60,8 +62,22 @@ def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
 
 
+def keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail when a step of background computation goes beyond its budget by more than a block."""
+    plain = Hybrid.work
+
+    def work(self: Hybrid, now_us: int, seq: int) -> None:
+        sources = self.tasks[0].sources
+        spent, tuples = sources.predicate_evaluations, self.size().tuples
+        plain(self, now_us, seq)
+        assert sources.predicate_evaluations - spent <= self.budget + BLOCK
+        assert self.size().tuples - tuples <= self.budget + BLOCK
+
+    monkeypatch.setattr(Hybrid, "work", work)
+
+
 @pytest.mark.parametrize("seed", seeds(5000, 60, quick=3))
-def test_background_states_that_take_their_time(seed: int) -> None:
+def test_background_states_that_take_their_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small budgets and small micro-batches: rows arrive between the completion of one state and the next."""
     rnd = random.Random(seed)
     while True:
@@ -74,5 +90,6 @@ def test_background_states_that_take_their_time(seed: int) -> None:
     at_us = rnd.randrange(span // 4, span * 2 // 3)
     request = MigrationRequest.of(tree, "hybrid", options, at_us=at_us, identity="1")
     bounds = [*range(50_000, 21_000_000, 50_000), 2**60]
+    keep_to_the_budget(monkeypatch)
     got, _ = run_with_migrations(case, bounds, 1, [request], False)
     check_output(case, got, recompute(case), [request], f"seed {seed}: {case.sql} | {case.tree} | {request}")

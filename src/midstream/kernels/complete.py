@@ -1,12 +1,120 @@
-"""Completing states: find entries that are alive, those with certain keys, those that a batch touches; old or new."""
+"""Completing states: find entries that are alive, those with certain keys, those that a batch touches; old or new.
+
+Entries that are found before their state may show them are hidden: their latest row is numbered beyond any other.
+"""
 
 import numpy as np
 
 from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import kernel
-from midstream.kernels.entries import DEADLINE, LATEST, LINK, is_evicted
+from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, is_evicted
 from midstream.kernels.join import holds
 from midstream.kernels.key_index import FREE, LEFT_HEAD, find_slot
+
+PAIR_LEFT, PAIR_RIGHT, PAIR_WALK, PAIRS_TESTED, PAIRS_PASSED, PAIR_CURSOR_SIZE = range(6)
+"""The cursor of `pair_newest`: the next entry of each side, the walk in progress, evaluations, entries passed."""
+NO_WALK = -2
+"""PAIR_WALK when the next entry has not begun its walk."""
+HIDDEN = 2**62
+"""Added to the latest row of entries that nobody may find yet."""
+
+
+@kernel
+def pair_newest(
+    cursor: Vector,
+    left: Matrix,
+    left_count: int,
+    left_components: int,
+    left_slots: Vector,
+    left_sorted: bool,
+    right: Matrix,
+    right_count: int,
+    right_components: int,
+    right_slots: Vector,
+    right_sorted: bool,
+    words: Matrix,
+    heads: Links,
+    chained: bool,
+    keyed: bool,
+    ops: Vector,
+    before: int,
+    now_us: int,
+    seq: int,
+    evict: Matrix,
+    bases: Vector,
+    budget: int,
+    out: Matrix,
+) -> int:
+    """Pair live entries of both sides whose latest row is below `before`, newest first; return how many pairs.
+
+    A pair is found from the one whose latest row is earlier, among those that are later: the first of a walk where
+    entries are `sorted`, that is in order of their latest row. It goes on until as many entries are passed as the
+    budget says, both cursors are below 0, or `out` is full. Without chains only the first `count` entries are walked.
+    """
+    written = 0
+    while cursor[PAIRS_PASSED] < budget and written < out.shape[0]:
+        i, j = cursor[PAIR_LEFT], cursor[PAIR_RIGHT]
+        if i < 0 and j < 0:
+            break
+        from_left = i >= 0 and (j < 0 or left[i, LATEST] > right[j, LATEST])
+        if from_left:
+            at, mine, theirs, sorted_, count = i, left_components, right_components, right_sorted, right_count
+            probes, others, slots, other_slots, place, side = left, right, left_slots, right_slots, PAIR_LEFT, 3
+        else:
+            at, mine, theirs, sorted_, count = j, right_components, left_components, left_sorted, left_count
+            probes, others, slots, other_slots, place, side = right, left, right_slots, left_slots, PAIR_RIGHT, 2
+        latest, key, q = probes[at, LATEST], probes[at, KEY], cursor[PAIR_WALK]
+        dead = probes[at, DEADLINE] < now_us or is_evicted(probes, at, slots, evict, bases, seq)
+        if latest >= before or dead:
+            q = -1
+        elif q == NO_WALK:
+            q = count - 1
+            if chained:
+                slot = find_slot(words, heads, key)
+                q = -1 if heads[slot, LEFT_HEAD] == FREE else np.int64(heads[slot, side])
+        cursor[PAIRS_PASSED] += 1
+        while q >= 0 and cursor[PAIRS_PASSED] < budget and written < out.shape[0]:
+            theirs_latest = others[q, LATEST]
+            if sorted_ and theirs_latest <= latest:
+                q = -1
+                break
+            cursor[PAIRS_PASSED] += 1
+            fits = latest < theirs_latest and theirs_latest < before and others[q, DEADLINE] >= now_us
+            if fits and not is_evicted(others, q, other_slots, evict, bases, seq):
+                cursor[PAIRS_TESTED] += 1
+                accept = (not keyed) or others[q, KEY] == key
+                for k in range(ops.size):
+                    if not accept:
+                        break
+                    a, b = probes[at, ROWS + mine + k], others[q, ROWS + theirs + k]
+                    accept = holds(ops[k], a, b) if from_left else holds(ops[k], b, a)
+                if accept:
+                    out[written, KEY] = key
+                    out[written, LATEST] = theirs_latest
+                    out[written, DEADLINE] = min(probes[at, DEADLINE], others[q, DEADLINE])
+                    out[written, TIME] = 0
+                    my_start = ROWS if from_left else ROWS + theirs
+                    their_start = ROWS + mine if from_left else ROWS
+                    for c in range(mine):
+                        out[written, my_start + c] = probes[at, ROWS + c]
+                    for c in range(theirs):
+                        out[written, their_start + c] = others[q, ROWS + c]
+                    written += 1
+            q = others[q, LINK] if chained else q - 1
+        if q >= 0:
+            cursor[PAIR_WALK] = q
+        else:
+            cursor[PAIR_WALK] = NO_WALK
+            cursor[place] = at - 1
+    return written
+
+
+@kernel
+def show_hidden(entries: Matrix, count: int) -> None:
+    """Let entries be found that were hidden."""
+    for i in range(count):
+        if entries[i, LATEST] >= HIDDEN:
+            entries[i, LATEST] -= HIDDEN
 
 
 @kernel

@@ -1,66 +1,59 @@
 """Background state computation: fill the new plan's states in spare time, so that the old plan ends earlier.
 
-lowest incomplete state ──▶ pairs of the entries below, newest first, a budget per micro-batch ──▶ added whole
+    lowest incomplete state ──▶ pairs of the entries below, newest first, a budget per micro-batch
+        ──▶ hidden in the state ──▶ shown when all are found
 
 Newest first: what expires meanwhile is never computed.
 """
 
-import numpy as np
-
 from midstream.migrate.characteristics import CharacteristicsTable, Region
-from midstream.migrate.match import Moment, live_entries
-from midstream.operators.sliding.entry import LATEST, ROWS, Matrix, in_order
-from midstream.operators.sliding.join import LEFT, RIGHT
+from midstream.migrate.match import Moment
+from midstream.operators.sliding.entry import NO_WALK
+from midstream.operators.sliding.join_state import Bookmark
 from midstream.operators.sliding.tree import Step
-from midstream.operators.source.sources import Renumbering
-from midstream.operators.source.window import moved
-
-BLOCK = 4096
-"""Entries taken at a time at most."""
 
 
 class BackgroundState:
-    """The computation of one state: the results of a step that lie in one of its regions.
+    """The computation of one state: the results of a step that lie in one of its regions, for a side of the one above.
 
-    Invariant: pairs whose earlier member has its latest row at `done_to` or later have been found.
+    Invariant: of each side of the step, the old entries beyond its bookmark have met all later ones of the other side;
+    what they make is in the state above, hidden.
     """
 
-    def __init__(self, step: Step, regions: list[Region]) -> None:
+    def __init__(self, step: Step, regions: list[Region], above: Step, side: int) -> None:
         self.step = step
-        self.regions = regions
+        self.above = above
+        self.side = side
+        self.lacking = CharacteristicsTable({step.parts: regions})
         self.before = max(r.seq for r in regions)
-        self.done_to = self.before
-        self.found: list[Matrix] = []
+        self.entries_found = 0
+        states = step.join.states
+        self._tops = [Bookmark(state.count - 1) for state in states]
+        self._next = [Bookmark(state.count - 1) for state in states]
+        self._walks = [Bookmark(NO_WALK, step.join.spec.hashed) for _ in states]
+        """How far the other side's next entry has walked over the entries of a side."""
+        for state, *marks in zip(states, self._tops, self._next, self._walks, strict=True):
+            state.bookmarks += marks
 
     def advance(self, budget: int, moment: Moment) -> int:
-        """Spend up to so many predicate evaluations; return what is left of them (0 when there is more to do)."""
-        join, sources = self.step.join, self.step.join.sources
-        lacking = CharacteristicsTable({self.step.parts: self.regions})
-        sides = [live_entries(join, side, moment, self.done_to) for side in (LEFT, RIGHT)]
-        latest = np.sort(np.concatenate([entries[:, LATEST] for entries in sides]))
-        end = len(latest)
-        widest = max(1, max(len(entries) for entries in sides))
-        while budget > 0:
-            if not end:
-                return budget
-            size = BLOCK if join.spec.hashed else max(1, min(budget // widest, BLOCK))
-            start = int(np.searchsorted(latest, latest[max(0, end - size)]))
-            upper, self.done_to = self.done_to, int(latest[start])
-            end = start
-            spent = sources.predicate_evaluations
-            for side, entries in zip((LEFT, RIGHT), sides, strict=True):
-                low, high = np.searchsorted(entries[:, LATEST], [self.done_to, upper])
-                pairs = join.pair(entries[low:high], side, self.before, True, moment.now_us, moment.seq)
-                self.found.append(pairs[lacking.needed(pairs, join.spec.components)])
-            budget -= max(1, sources.predicate_evaluations - spent)
-        return 0
+        """Pass up to so many entries, evaluated or not; return what is left of them (0 when there is more to do)."""
+        join = self.step.join
+        tops, at = [mark.place for mark in self._tops], [mark.place for mark in self._next]
+        side = join.newer_side(at)
+        walk = NO_WALK if self._next[side].lost else self._walks[1 - side].place
+        ordered = [source.leaf is not None for source in self.step.inputs]
+        pairs, walk, passed = join.pair_newest(at, walk, tops, ordered, self.before, moment.now_us, moment.seq, budget)
+        for mark, place in zip(self._next, at, strict=True):
+            mark.place, mark.lost = place, False
+        side = join.newer_side(at)
+        self._walks[side].place, self._walks[1 - side].place = NO_WALK, walk
+        entries = self.above.inputs[self.side].feed.prepare(pairs[self.lacking.needed(pairs, join.spec.components)])
+        self.above.join.fill_hidden(self.side, entries, moment.now_us, moment.seq)
+        self.entries_found += len(entries)
+        return 0 if max(at) >= 0 else budget - passed
 
-    def entries(self) -> Matrix:
-        """Return what was found, in order of the latest row."""
-        return in_order(np.concatenate(self.found)) if self.found else np.empty((0, 0), np.int64)
-
-    def renumber(self, change: Renumbering) -> None:
-        """Follow a row store that has numbered its rows anew."""
-        column = ROWS + self.step.join.spec.components.index(change.alias)
-        for entries in self.found:
-            entries[:, column] = moved(entries[:, column], change.places, change.base)
+    def close(self) -> None:
+        """Give up the places it comes back to."""
+        ours = (*self._tops, *self._next, *self._walks)
+        for state in self.step.join.states:
+            state.bookmarks = [mark for mark in state.bookmarks if mark not in ours]

@@ -118,6 +118,8 @@ class TaskRun:
         if before:
             self.table.drop_expired(self.sources, now_us, seq)
             if self.background is not None and self.background.step.parts not in self.table.regions:
+                # What was found for it is as dead as its regions.
+                self.background.close()
                 self.background = None
             if len(self.table) != before:
                 self._follow_table()
@@ -127,7 +129,8 @@ class TaskRun:
         while budget > 0 and len(self.table):
             if self.background is None:
                 step = self._lowest()
-                self.background = BackgroundState(step, self.table.regions[step.parts])
+                above, side = next((s, k) for s in self.task.new for k, i in sides_of(s) if i.parts == step.parts)
+                self.background = BackgroundState(step, self.table.regions[step.parts], above, side)
             budget = self.background.advance(budget, moment)
             if budget > 0:
                 self._finish(self.background, moment)
@@ -142,15 +145,11 @@ class TaskRun:
         )
 
     def _finish(self, background: BackgroundState, moment: Moment) -> None:
-        """Add a computed state to the one at work, and move what the old joins answer for one step up."""
-        parts = background.step.parts
-        above, side = next((s, k) for s in self.task.new for k, i in sides_of(s) if i.parts == parts)
-        entries = background.entries()
-        if len(entries):
-            alive = self.sources.live(entries, above.join.states[side].slots, FOREVER_US, moment.now_us, moment.seq)
-            entries = above.inputs[side].feed.prepare(entries[alive])
-            above.join.fill(side, entries, moment.now_us, moment.seq)
-        self.entries_completed += len(entries)
+        """Show what was computed to those who probe the state, and move what the old joins answer for one step up."""
+        parts, above, side = background.step.parts, background.above, background.side
+        background.close()
+        above.join.show(side)
+        self.entries_completed += background.entries_found
         self.states_completed += 1
         above.join.states[side].coverage = COMPLETE
         regions = self.table.regions.pop(parts)
@@ -169,8 +168,6 @@ class TaskRun:
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""
         self.table.renumber(change)
-        if self.background is not None and change.alias in self.background.step.parts:
-            self.background.renumber(change)
 
 
 def _batch(source: Input, rows: Taken, joined: dict[Parts, Matrix], orders: dict[Parts, tuple[str, ...]],

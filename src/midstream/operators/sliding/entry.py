@@ -3,10 +3,22 @@
 import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.kernels.complete import lineage, touched
+from midstream.kernels.complete import NO_WALK, lineage, touched
 from midstream.kernels.entries import KEY, LATEST, ROWS
 
-__all__ = ["KEY", "LATEST", "ROWS", "Mask", "Matrix", "Vector", "in_order", "lineage", "reordered", "touched"]
+__all__ = [
+    "KEY",
+    "LATEST",
+    "NO_WALK",
+    "ROWS",
+    "Mask",
+    "Matrix",
+    "Vector",
+    "in_order",
+    "lineage",
+    "reordered",
+    "touched",
+]
 
 
 def in_order(entries: Matrix) -> Matrix:

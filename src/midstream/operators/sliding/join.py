@@ -12,8 +12,19 @@ from typing import Any
 import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
-from midstream.kernels.complete import find_by_keys
-from midstream.kernels.entries import ROWS
+from midstream.kernels.complete import (
+    HIDDEN,
+    PAIR_CURSOR_SIZE,
+    PAIR_LEFT,
+    PAIR_RIGHT,
+    PAIR_WALK,
+    PAIRS_PASSED,
+    PAIRS_TESTED,
+    find_by_keys,
+    pair_newest,
+    show_hidden,
+)
+from midstream.kernels.entries import LATEST, ROWS
 from midstream.kernels.join import (
     CURSOR_SIZE,
     FRESH,
@@ -194,6 +205,15 @@ class Join:
         if self.spec.hashed:
             self.index.add(HEADS[side], state.held, start)
 
+    def fill_hidden(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
+        """Add entries to a side's state that nobody finds before `show`; they expire like others."""
+        entries[:, LATEST] += HIDDEN
+        self.fill(side, entries, now_us, seq)
+
+    def show(self, side: int) -> None:
+        """Let hidden entries of a side be found."""
+        show_hidden(self.states[side].entries, self.states[side].count)
+
     def put(self, side: int, entries: Matrix) -> None:
         """Hold exactly these entries on a side; `reindex` must follow."""
         state = self.states[side]
@@ -244,3 +264,40 @@ class Join:
             self._pairs.grow()
         self.sources.predicate_evaluations += int(cursor[TESTED])
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def newer_side(self, at: list[int]) -> int:
+        """Return the side whose entry at a place has the later latest row; below 0 there is none."""
+        latest = [
+            state.entries[place, LATEST] if place >= 0 else -1 for state, place in zip(self.states, at, strict=True)
+        ]
+        return LEFT if latest[LEFT] > latest[RIGHT] else RIGHT
+
+    def pair_newest(
+        self, at: list[int], walk: int, tops: list[int], ordered: list[bool], before: int, now_us: int, seq: int,
+        budget: int,
+    ) -> tuple[Matrix, int, int]:  # fmt: skip
+        """Pair live entries of both sides whose latest row is below `before`, newest first, as far as the budget goes.
+
+        `at` says which entry of each side comes next, downwards to -1, and `walk` how far its partners have been
+        visited; both are moved on. Return the pairs, where the walk stopped, and how many entries were passed.
+        """
+        (a, b), spec, evictions = self.states, self.spec, self.sources.evictions
+        cursor = np.zeros(PAIR_CURSOR_SIZE, np.int64)
+        cursor[PAIR_LEFT], cursor[PAIR_RIGHT], cursor[PAIR_WALK] = at[LEFT], at[RIGHT], walk
+        found: list[Matrix] = []
+        while True:
+            out = self._pairs.of(self._width)
+            count = pair_newest(
+                cursor, a.entries, tops[LEFT] + 1, len(a.components), a.slots, ordered[LEFT],
+                b.entries, tops[RIGHT] + 1, len(b.components), b.slots, ordered[RIGHT],
+                self.index.words, self.index.heads, spec.hashed, spec.keyed, self._ops, before, now_us, seq,
+                evictions.table, evictions.bases, budget, out,
+            )  # fmt: skip
+            found.append(self._checked(out[:count], False))
+            if count < len(out):
+                break
+            self._pairs.grow()
+        at[LEFT], at[RIGHT] = int(cursor[PAIR_LEFT]), int(cursor[PAIR_RIGHT])
+        self.sources.predicate_evaluations += int(cursor[PAIRS_TESTED])
+        pairs = found[0] if len(found) == 1 else np.concatenate(found)
+        return pairs, int(cursor[PAIR_WALK]), int(cursor[PAIRS_PASSED])

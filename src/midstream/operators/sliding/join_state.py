@@ -4,11 +4,15 @@ State: entries (row numbers, latest row, deadline, key) in arrival order, and ho
 join indexes them by key.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from midstream.kernels.arrays import Links, Matrix, Vector
+from midstream.kernels.arrays import Links, Mask, Matrix, Vector
+from midstream.kernels.complete import live_before
 from midstream.kernels.entries import ROWS, drop_dead
 from midstream.model.coverage import COMPLETE, Coverage
+from midstream.model.time import FOREVER_US
 from midstream.operators.source.window import EvictionTable, moved
 
 ROOM, ROOM_OF_SMALL = 1.3, 2.5
@@ -16,6 +20,25 @@ ROOM, ROOM_OF_SMALL = 1.3, 2.5
 SMALL_BYTES = 4 << 20
 """States up to this size have more room: their memory is nothing, and with many joins they turn over fast."""
 SMALLEST = 64
+
+
+@dataclass(eq=False)
+class Bookmark:
+    """A place among the entries of a state that stays with them when they move.
+
+    When its entry is dropped it goes to the next older one, of the same key if it is `chained`, and is `lost`.
+    """
+
+    place: int
+    chained: bool = False
+    lost: bool = False
+
+    def follow(self, alive: Mask, moved: Links) -> None:
+        """Follow the entries: which of them stay, and where each, or the next older of its key, is now."""
+        if self.place >= 0:
+            self.lost = self.lost or not alive[self.place]
+            kept = np.count_nonzero(alive[: self.place + 1]) - 1
+            self.place = int(moved[self.place]) if self.chained else int(kept)
 
 
 class JoinInputState:
@@ -32,6 +55,8 @@ class JoinInputState:
         self.entries: Matrix = np.empty((SMALLEST, ROWS + len(components) + values), np.int64)
         self.count = 0
         self.coverage: Coverage = COMPLETE
+        self.bookmarks: list[Bookmark] = []
+        """Places that somebody comes back to."""
 
     @property
     def nbytes(self) -> int:
@@ -47,9 +72,12 @@ class JoinInputState:
         if self.count + count <= len(self.entries):
             return None
         moved = np.empty(self.count if linked else 0, np.int32)
-        self.count = drop_dead(
-            self.entries, self.count, now_us, seq, self.slots, evictions.table, evictions.bases, linked, moved
-        )
+        table = (self.slots, evictions.table, evictions.bases)
+        marks = self.bookmarks
+        alive = live_before(self.entries, self.count if marks else 0, FOREVER_US, now_us, seq, *table)
+        self.count = drop_dead(self.entries, self.count, now_us, seq, *table, linked, moved)
+        for mark in marks:
+            mark.follow(alive, moved)
         needed = self.count + count
         room = ROOM if needed * self.entries.shape[1] * 8 > SMALL_BYTES else ROOM_OF_SMALL
         wanted = max(SMALLEST, int(needed * room))
