@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from migrate.test_papers import SECOND, case_of, migrate, running
 
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.migrate.hybrid import Hybrid
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between

@@ -5,7 +5,7 @@ import random
 import pytest
 from migrate.test_papers import SECOND, case_of, migrate, plan_of, running
 
-from midstream.local.direct import DirectRun
+from benchmarks.direct import DirectRun
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from oracle.generate import draw_case

@@ -5,8 +5,11 @@ import random
 import pytest
 from migrate.test_background import BLOCK
 
+from midstream.migrate import completion
 from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.request import MigrationRequest
+from midstream.operators.sliding import key_index
+from midstream.operators.source import scan
 from oracle.generate import draw_case, draw_tree
 from oracle.migrations import (
     STRATEGIES,
@@ -60,6 +63,20 @@ def test_long_runs(seed: int) -> None:
 @pytest.mark.parametrize("framework", ["cacq", "stairs"])
 def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
+
+
+@pytest.mark.parametrize("seed", seeds(6000, 80, quick=4))
+def test_what_is_done_bit_by_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few entries: keys are taken over, counted and forgotten over many micro-batches."""
+    rnd = random.Random(seed)
+    monkeypatch.setattr(key_index, "ADOPTED", rnd.choice([1, 8, 64]))
+    monkeypatch.setattr(completion, "COUNTED", rnd.choice([1, 4, 16]))
+    monkeypatch.setattr(completion, "FORGOTTEN", rnd.choice([0, 3]))
+    monkeypatch.setattr(scan, "BLOCK", 3)
+    strategies = rnd.choice(
+        [["just-in-time"], ["just-in-time", "moving-state"], ["just-in-time", "hybrid"], STRATEGIES]
+    )
+    check(seed, strategies, rnd.choice(["small", "dense", "dense", "long"]), rnd.choice(["tree", "tree", "stairs"]))
 
 
 def keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

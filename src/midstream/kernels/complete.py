@@ -133,10 +133,12 @@ def live_before(
 
 
 @kernel
-def find_by_keys(keys: Vector, entries: Matrix, words: Matrix, heads: Links, side: int, found: Vector) -> int:
+def find_by_keys(
+    keys: Vector, entries: Matrix, words: Matrix, heads: Links, side: int, link: int, found: Vector
+) -> int:
     """Write the places of all entries of one side that have one of the keys into `found`, as far as it has room.
 
-    Return how many there are, which may be more than `found` holds.
+    Return how many there are, which may be more than `found` holds. Links are in column `link`.
     """
     count = 0
     for k in range(keys.size):
@@ -148,7 +150,7 @@ def find_by_keys(keys: Vector, entries: Matrix, words: Matrix, heads: Links, sid
             if count < found.size:
                 found[count] = q
             count += 1
-            q = entries[q, LINK]
+            q = entries[q, link]
     return count
 
 

@@ -119,3 +119,36 @@ def follow_moves(heads: Links, side: int, moved: Links) -> None:
         head = heads[slot, side]
         if head >= 0:
             heads[slot, side] = moved[head]
+
+
+@kernel
+def heads_of(words: Matrix, heads: Links, keys: Vector, side: int, found: Links) -> int:
+    """Write the newest entry of one side for each key that has none yet (FREE); return how many still have none.
+
+    A key that is in the table has one, or -1; of one that is not nothing is known here.
+    """
+    left = 0
+    mask = words.shape[0] - 1
+    for i in range(keys.size):
+        if i + AHEAD < keys.size:
+            prefetch_row(words, slot_of(keys[i + AHEAD], mask))
+        if found[i] == FREE:
+            slot = find_slot(words, heads, keys[i])
+            if heads[slot, LEFT_HEAD] != FREE:
+                found[i] = heads[slot, side]
+            else:
+                left += 1
+    return left
+
+
+@kernel
+def adopt_keys(words: Matrix, heads: Links, keys: Vector, left: Links, right: Links) -> int:
+    """Put keys that are not there into the table with their newest entries; return how many. There must be room."""
+    taken = 0
+    for i in range(keys.size):
+        slot = take_slot(words, heads, keys[i])
+        if slot < 0:
+            heads[-1 - slot, LEFT_HEAD] = max(left[i], -1)
+            heads[-1 - slot, RIGHT_HEAD] = max(right[i], -1)
+            taken += 1
+    return taken

@@ -17,18 +17,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midstream.migrate.gap import Gap
+from midstream.migrate.gap import Gap, KeyCount
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Parts
 from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct
+from midstream.operators.sliding.lookup import Lookup
 from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 
 MIRROR = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3}
 """Comparisons seen from the other side: = <> < <= > >= by code."""
+COUNTED = 1 << 14
+"""Entries whose keys are counted in one go."""
+FORGOTTEN = 1024
+"""So many attempted keys are no burden, whether their entries are alive or not."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,22 @@ class StateCompletion:
         self.keys_attempted = 0
         self.states_completed = 0
         self._moment = Moment(0, 0)
+        self._newest = max((g.position.seq for g in gaps.values()), default=0)
+        self._lookups: dict[tuple[Parts, int], Lookup] = {}
+        """Entries by equality classes that their joins do not index."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held: keys that were attempted or counted, and lookups."""
+        keys = sum(g.attempted.nbytes + (g.count.keys.nbytes if g.count else 0) for g in self.gaps.values())
+        return keys + sum(lookup.nbytes for lookup in self._lookups.values())
 
     def before_step(self, step: Step, left: Matrix, right: Matrix, now_us: int, seq: int) -> None:
-        """Make sure a step's states hold what the two batches will probe for."""
+        """Make sure a step's states hold what the two batches will probe for; `sweep` has seen to arriving keys."""
         self._moment = Moment(now_us, seq)
-        self._complete_for(step, LEFT, right)
-        self._complete_for(step, RIGHT, left)
+        for side, batch in ((LEFT, right), (RIGHT, left)):
+            if step.inputs[1 - side].leaf is None or not step.join.spec.groups:
+                self._complete_for(step, side, batch)
 
     def _complete_for(self, step: Step, side: int, batch: Matrix) -> None:
         """Make sure a state holds every entry that rows of a batch on the other side can match."""
@@ -81,6 +96,9 @@ class StateCompletion:
         Up: the entries are paired, when what they meet is complete. What is not found here is completed when asked for.
         """
         self._moment = Moment(now_us, seq)
+        for parts in [p for p, gap in self.gaps.items() if gap.count is not None]:
+            if parts in self.gaps:
+                self._count_on(parts)
         wanted: dict[Parts, list[Vector]] = {}
         found: list[_Found] = []
         for step in reversed(self.tree.steps):
@@ -116,17 +134,29 @@ class StateCompletion:
         """Return the entries below from which a state is completed for keys not attempted yet, or None."""
         parts = step.inputs[side].parts
         gap = self.gaps[parts]
-        keys = np.ascontiguousarray(keys)
-        fresh = keys[gap.attempted.add(keys)]
+        fresh = np.unique(keys[~gap.attempted.has(keys)])
         if not len(fresh):
             return None
-        self.keys_attempted += len(fresh)
         below = self._below(parts)
         group = step.join.spec.groups[0]
         counting = gap.remaining is not None
         driver = gap.counted if gap.counted is not None else self._driver(below, group)
         entries = self._find(below, driver, group, fresh, gap.position.seq)
-        return _Found(step, side, gap, below, driver, entries, counting) if len(entries) else None
+        if not len(entries):
+            return None
+        # A key without old entries lacks nothing, and will not: it need not be remembered.
+        self._remember(gap, below, driver, group, self._class_values(below, driver, group, entries))
+        return _Found(step, side, gap, below, driver, entries, counting)
+
+    def _remember(self, gap: Gap, below: Step, driver: int, group: int, keys: Vector) -> None:
+        """Note keys that are attempted; now and then forget those whose old entries have left their windows."""
+        self.keys_attempted += int(np.count_nonzero(gap.attempted.add(keys)))
+        complete = below.join.states[driver].coverage.complete and gap.count is None
+        if complete and len(gap.attempted) > 2 * gap.kept + FORGOTTEN:
+            held = self._select(below, driver, group, gap.attempted.held, gap.position.seq)
+            gap.attempted = KeySet()
+            gap.attempted.add(self._class_values(below, driver, group, held))
+            gap.kept = len(gap.attempted)
 
     def _add_found(self, one: "_Found") -> None:
         """Complete a state with what its entries below make, and count the keys."""
@@ -138,6 +168,9 @@ class StateCompletion:
             gap.remaining -= distinct(self._class_values(below, one.driver, group, one.entries))
             if gap.remaining <= 0 and parts in self.gaps:
                 self._declare_complete(parts)
+
+    def _above(self, parts: Parts) -> Step:
+        return next(s for s in self.tree.steps if any(i.parts == parts for i in s.inputs))
 
     def _below(self, parts: Parts) -> Step:
         below = self.tree.producer(parts)
@@ -187,10 +220,16 @@ class StateCompletion:
         join, moment = step.join, self._moment
         if join.spec.hashed and join.spec.groups == (group,):
             return join.entries_with(side, keys, before, moment.now_us, moment.seq)
-        wanted = KeySet()
-        wanted.add(keys)
-        entries = step.join.live(side, before, self._moment.now_us, self._moment.seq)
-        return entries[wanted.has(self._class_values(step, side, group, entries))]
+        state, slots, sources = join.states[side], join.states[side].slots, self.sources
+        lookup = self._lookups.setdefault((step.inputs[side].parts, group), Lookup())
+        places = lookup.places(
+            state,
+            keys,
+            lambda entries: sources.live(entries, slots, self._newest, moment.now_us, moment.seq),
+            lambda entries: self._class_values(step, side, group, entries),
+        )
+        found = state.entries[places]
+        return found[sources.live(found, slots, before, moment.now_us, moment.seq)]
 
     def _class_values(self, step: Step, side: int, group: int, entries: Matrix) -> Vector:
         """Return the value of an equality class in each entry of a side."""
@@ -215,6 +254,9 @@ class StateCompletion:
         if not below.join.states[driver].coverage.complete:
             self._complete_all(below, driver)
         left = below.join.live(driver, gap.position.seq, self._moment.now_us, self._moment.seq)
+        if len(gap.attempted) > 2 * len(left) + FORGOTTEN:
+            tried, gap.attempted = gap.attempted, KeySet()
+            gap.attempted.add(left[tried.has(left[:, LATEST]), LATEST])
         left = left[~gap.attempted.has(left[:, LATEST])]
         if len(left):
             hit = self._touched(step, side, below, driver, left, batch)
@@ -279,7 +321,7 @@ class StateCompletion:
 
     def _declare_complete(self, parts: Parts) -> None:
         """Mark a state complete, and see whether the one above can be counted now."""
-        del self.gaps[parts]
+        self.gaps.pop(parts).stop_counting()
         self.states_completed += 1
         for step, side, state in self.tree.inputs():
             if step.inputs[side].parts == parts:
@@ -300,25 +342,52 @@ class StateCompletion:
         """Count the keys still to be attempted on the complete input with the fewest; none left means complete.
 
         With both inputs of the join below complete the smaller count is taken (case 1), with one complete that one's
-        (case 2). With neither (case 3) keys cannot be counted: it waits until an input below has been completed.
+        (case 2). With neither (case 3) keys cannot be counted: it waits until an input below has been completed. Where
+        that is more than a block of entries the shorter input is counted, block by block.
         """
-        place = next(((s, side) for s, side, _ in self.tree.inputs() if s.inputs[side].parts == parts), None)
-        assert place is not None
-        step, gap, below = place[0], self.gaps[parts], self._below(parts)
-        groups = step.join.spec.groups
-        if not groups:
+        step, gap, below = self._above(parts), self.gaps[parts], self._below(parts)
+        groups, states = step.join.spec.groups, below.join.states
+        if not groups or gap.count is not None:
             return
-        best: tuple[int, int] | None = None
-        for side in (LEFT, RIGHT):
-            if below.join.states[side].coverage.complete and self._has(below, side, groups[0]):
-                alive = below.join.live(side, gap.position.seq, self._moment.now_us, self._moment.seq)
-                values = self._class_values(below, side, groups[0], alive)
-                left = distinct(values[~gap.attempted.has(values)])
-                best = (left, side) if best is None or left < best[0] else best
-        if best is not None:
-            gap.remaining, gap.counted = best
-            if not gap.remaining:
-                self._declare_complete(parts)
+        sides = [s for s in (LEFT, RIGHT) if states[s].coverage.complete and self._has(below, s, groups[0])]
+        if sum(states[side].count for side in sides) > COUNTED:
+            gap.counted = min(sides, key=lambda side: states[side].count)
+            gap.count = KeyCount(states[gap.counted])
+        elif sides:
+            keys = {side: self._keys_of(gap, below, side, groups[0], states[side].held) for side in sides}
+            left = {side: distinct(found[~gap.attempted.has(found)]) for side, found in keys.items()}
+            gap.counted = min(sides, key=lambda side: left[side])
+            self._counted(parts, left[gap.counted])
+
+    def _count_on(self, parts: Parts) -> None:
+        """Count the keys of another block of entries."""
+        step, gap, below = self._above(parts), self.gaps[parts], self._below(parts)
+        count, side = gap.count, gap.counted
+        assert count is not None
+        assert side is not None
+        end = count.mark.place + 1
+        count.mark.place = max(-1, count.mark.place - COUNTED)
+        block = count.state.held[count.mark.place + 1 : end]
+        count.keys.add(self._keys_of(gap, below, side, step.join.spec.groups[0], block))
+        if count.mark.place < 0:
+            gap.stop_counting()
+            self._counted(parts, int(np.count_nonzero(~gap.attempted.has(count.keys.held))))
+
+    def _keys_of(self, gap: Gap, below: Step, side: int, group: int, entries: Matrix) -> Vector:
+        """Return the values of an equality class in the old entries among some of a side."""
+        moment, slots = self._moment, below.join.states[side].slots
+        alive = self.sources.live(entries, slots, gap.position.seq, moment.now_us, moment.seq)
+        return self._class_values(below, side, group, entries[alive])
+
+    def _counted(self, parts: Parts, remaining: int) -> None:
+        self.gaps[parts].remaining = remaining
+        if not remaining:
+            self._declare_complete(parts)
+
+    def stop_counting(self) -> None:
+        """Leave no trace in the states, which go on in another tree."""
+        for gap in self.gaps.values():
+            gap.stop_counting()
 
     def close_expired(self, now_us: int, seq: int) -> None:
         """Declare states complete whose missing entries are all dead: one of their sources has no old row left."""

@@ -15,10 +15,9 @@ from midstream.migrate.migration import Migration
 from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
-from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, Progress, Switched
+from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.sliding.entry import LATEST, Matrix
 from midstream.operators.sliding.join import Join
-from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 
@@ -60,6 +59,7 @@ class JustInTime(Migration):
 
     def switch_plan(self, switch: PlanSwitch) -> Switched:
         """Let the strategy go on from the new plan; what is still missing in its states is known."""
+        self.completion.stop_counting()
         return switch.rebuild(self.tree, self.completion.gaps)
 
     def overlaps(self, strategy: str) -> bool:
@@ -81,6 +81,12 @@ class JustInTime(Migration):
         """Return the joins of the new plan."""
         return self.tree.joins()
 
+    def size(self) -> StateSize:
+        """Return what the joins hold, and what is known about what they lack."""
+        size = super().size()
+        size.add(StateSize(0, self.completion.nbytes))
+        return size
+
     def renumber(self, change: Renumbering) -> None:
         """Follow a row store that has numbered its rows anew."""
         self.tree.renumber(change)
@@ -100,7 +106,7 @@ class JustInTime(Migration):
 def complete_on_demand(switch: Switch) -> Switched:
     """Return the new plan at work; the old plan's states are handed over to it."""
     old, new, gaps, moment, matching = switch.old, switch.new, switch.gaps, switch.moment, Matching()
-    demoted = demote(old, new, moment)
+    demoted = demote(old, new)
     held = held_states(old)
     left: dict[Parts, Gap] = {}
 
@@ -109,7 +115,7 @@ def complete_on_demand(switch: Switch) -> Switched:
 
     def begin(step: Step, side: int, source: Input) -> None:
         gap = gaps.get(source.parts)
-        left[source.parts] = Gap(switch.position if gap is None else gap.position, KeySet())
+        left[source.parts] = Gap(switch.position if gap is None else gap.position)
         if gap is None:
             matching.missing.append(source.parts)
             return
@@ -131,7 +137,7 @@ def complete_on_demand(switch: Switch) -> Switched:
 
 def _carried(gap: Gap, step: Step) -> Gap:
     """Return a gap for the new plan: what was attempted holds on; the keys to count are those of another join below."""
-    return Gap(gap.position, gap.attempted, None, None if step.join.spec.groups else gap.counted)
+    return Gap(gap.position, gap.attempted, counted=None if step.join.spec.groups else gap.counted, kept=gap.kept)
 
 
 def _goes_on(gaps: Mapping[Parts, Gap], parts: Parts, place: tuple[Step, int], step: Step, new: JoinTree,

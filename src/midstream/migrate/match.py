@@ -78,18 +78,20 @@ def laid_out(entries: Matrix, old: Input, new: Input) -> Matrix:
     return new.layout.prepare(new.layout.arrange(entries, old.layout.components))
 
 
-def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment, keep: bool) -> None:
-    """Bring the entries of an old state into a new one; `reindex` must follow.
+def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment, keep: bool) -> bool:
+    """Bring the entries of an old state into a new one; `reindex` or `inherit` must follow.
 
-    When the old join is not used any more (`keep` is false) and the layout is the same, the state itself moves.
+    When the old join is not used any more (`keep` is false) and the layout is the same, the state itself moves. Return
+    whether it did, and the old join's index knows its entries.
     """
     a, b = old.inputs[old_side], new.inputs[side]
     if not keep and same_layout(a, b):
         state = old.join.states[old_side]
         state.coverage = new.join.states[side].coverage
         new.join.states[side] = state
-        return
+        return old.join.spec.hashed
     new.join.put(side, laid_out(live_entries(old.join, old_side, moment), a, b))
+    return False
 
 
 def same_layout(a: Input, b: Input) -> bool:
@@ -116,13 +118,16 @@ def take_over(
             keep_join(former, step)
             matching.kept += [source.parts for source in step.inputs]
             continue
+        origins: list[tuple[Join, int] | None] = [None, None]
         for side, source in sides_of(step):
             if usable(step, source):
-                move_state(*held[source.parts], step, side, moment, keep=False)
+                before, old_side = held[source.parts]
+                if move_state(before, old_side, step, side, moment, keep=False):
+                    origins[side] = before.join, old_side
                 matching.moved.append(source.parts)
             else:
                 make(step, side, source)
-        step.join.reindex()
+        step.join.inherit(origins)
 
 
 def share_state(old: Step, old_side: int, new: Step, side: int) -> bool:
@@ -143,16 +148,16 @@ def all_pairs(step: Step, moment: Moment, before: int = FOREVER_US) -> Matrix:
     return in_order(join.pair(probes, LEFT, before, False, moment.now_us, moment.seq))
 
 
-def demote(old: JoinTree, new: JoinTree, moment: Moment) -> int:
-    """Drop the intermediate results that the new plan has no state for; return how many live ones there were.
+def demote(old: JoinTree, new: JoinTree) -> int:
+    """Drop the intermediate results that the new plan has no state for; return how many there were.
 
-    What they are made of stays in the states of the sources.
+    What they are made of stays in the states of the sources. Those whose end was not noticed yet count.
     """
     wanted = {source.parts for step in new.steps for source in step.inputs}
     gone = 0
     for step, side, state in old.inputs():
         if step.inputs[side].leaf is None and step.inputs[side].parts not in wanted:
-            gone += len(step.join.live(side, FOREVER_US, moment.now_us, moment.seq))
+            gone += state.count
             state.count = 0
     return gone
 

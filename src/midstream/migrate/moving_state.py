@@ -17,7 +17,7 @@ def move_state_over(switch: Switch) -> Switched:
     Each missing state is the join of the two below it; with nested loops that costs the product of their sizes.
     """
     old, new, moment, matching = switch.old, switch.new, switch.moment, Matching()
-    demoted = demote(old, new, moment)
+    demoted = demote(old, new)
     complete = {p for p, (step, side) in held_states(old).items() if step.join.states[side].coverage.complete}
     completed = 0
 

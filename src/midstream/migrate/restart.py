@@ -10,7 +10,6 @@ from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import RUNNING, MigrationRecord
 from midstream.model.batch import Arrival
 from midstream.operators.contract.execution import Parts, Progress, Switched
-from midstream.operators.sliding.key_set import KeySet
 from midstream.operators.sliding.tree import JoinTree
 from midstream.operators.source.sources import Sources
 
@@ -50,7 +49,7 @@ class _Restart:
         """Declare every intermediate state of a tree incomplete."""
         position = self.sources.position(self.moment.seq + 1, self.moment.now_us)
         inputs = [source for step in tree.steps for source in step.inputs]
-        missing = {source.parts: Gap(position, KeySet()) for source in inputs if source.leaf is None}
+        missing = {source.parts: Gap(position) for source in inputs if source.leaf is None}
         if not missing:
             return Switched(tree, Progress())
         running = JustInTime(tree, self.sources, missing, Matching(missing=list(missing)), self.moment)

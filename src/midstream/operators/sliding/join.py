@@ -20,11 +20,10 @@ from midstream.kernels.complete import (
     PAIR_WALK,
     PAIRS_PASSED,
     PAIRS_TESTED,
-    find_by_keys,
     pair_newest,
     show_hidden,
 )
-from midstream.kernels.entries import LATEST, ROWS
+from midstream.kernels.entries import KEY, LATEST, ROWS
 from midstream.kernels.join import (
     CURSOR_SIZE,
     FRESH,
@@ -146,6 +145,8 @@ class Join:
         are the caller's until the next call.
         """
         self.reserve(len(left), len(right), now_us, seq)
+        if self.index.elders:
+            self.index.adopt_with(left[:, KEY], right[:, KEY])
         cursor = self._cursor()
         found: list[Matrix] = []
         while True:
@@ -174,7 +175,9 @@ class Join:
                 moved = self.states[side].reserve(count, now_us, seq, self.sources.evictions, hashed)
                 if moved is not None:
                     self.index.follow(HEADS[side], moved)
-        if hashed and not self.index.has_room(left + right):
+        if hashed and self.index.elders:
+            self.index.make_room(left + right)
+        elif hashed and not self.index.has_room(left + right):
             self.index.rebuild(self.left.held, self.right.held, left + right)
 
     def _match(self, cursor: Vector, left: Matrix, right: Matrix, out: Matrix) -> int:
@@ -217,7 +220,23 @@ class Join:
     def put(self, side: int, entries: Matrix) -> None:
         """Hold exactly these entries on a side; `reindex` must follow."""
         state = self.states[side]
-        state.entries, state.count = entries, len(entries)
+        state.entries, state.count, state.moves = entries, len(entries), state.moves + 1
+
+    def inherit(self, origins: "list[tuple[Join, int] | None]") -> None:
+        """Find the entries of each side by the index of the join they come from; index those without one.
+
+        Unlike `reindex` this costs the same however many entries have an origin.
+        """
+        if not self.spec.hashed:
+            return
+        self.index = KeyIndex()
+        for side, origin in enumerate(origins):
+            if origin is not None:
+                self.index.inherit(HEADS[side], origin[0].index, HEADS[origin[1]])
+        for side, origin in enumerate(origins):
+            if origin is None:
+                self.index.make_room(self.states[side].count)
+                self.index.add(HEADS[side], self.states[side].held, 0)
 
     def reindex(self) -> None:
         """Chain the entries of both sides anew, after they have been put there from elsewhere."""
@@ -227,13 +246,7 @@ class Join:
     def entries_with(self, side: int, keys: Vector, before: int, now_us: int, seq: int) -> Matrix:
         """Return a side's live entries with one of the keys, by the index, whose latest row is below `before`."""
         state = self.states[side]
-        places = np.empty(max(64, 2 * len(keys)), np.int64)
-        args = (keys, state.entries, self.index.words, self.index.heads, HEADS[side])
-        count = find_by_keys(*args, places)
-        if count > len(places):
-            places = np.empty(count, np.int64)
-            find_by_keys(*args, places)
-        found = state.entries[places[:count]]
+        found = state.entries[self.index.places(HEADS[side], keys, state.entries)]
         return found[self.sources.live(found, state.slots, before, now_us, seq)]
 
     def live(self, side: int, before: int, now_us: int, seq: int) -> Matrix:
@@ -248,6 +261,7 @@ class Join:
         """
         mine, other = self.states[side], self.states[1 - side]
         spec, evictions = self.spec, self.sources.evictions
+        self.index.adopt(probes[:, KEY])
         cursor = self._cursor()
         found: list[Matrix] = []
         while True:

@@ -57,6 +57,8 @@ class JoinInputState:
         self.coverage: Coverage = COMPLETE
         self.bookmarks: list[Bookmark] = []
         """Places that somebody comes back to."""
+        self.moves = 0
+        """How often entries have moved, and their places do not mean what they did."""
 
     @property
     def nbytes(self) -> int:
@@ -76,6 +78,7 @@ class JoinInputState:
         marks = self.bookmarks
         alive = live_before(self.entries, self.count if marks else 0, FOREVER_US, now_us, seq, *table)
         self.count = drop_dead(self.entries, self.count, now_us, seq, *table, linked, moved)
+        self.moves += 1
         for mark in marks:
             mark.follow(alive, moved)
         needed = self.count + count

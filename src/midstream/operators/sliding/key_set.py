@@ -19,10 +19,15 @@ class KeySet(KeyTable):
     def __len__(self) -> int:
         return self.taken
 
+    @property
+    def held(self) -> Vector:
+        """Return the keys, in no order."""
+        return np.ascontiguousarray(self.words[self.heads[:, LEFT_HEAD] != FREE, KEY])
+
     def add(self, keys: Vector) -> Mask:
         """Add keys; return which of them were not there, the first of equals only."""
         if not self.has_room(len(keys)):
-            held = np.ascontiguousarray(self.words[self.heads[:, LEFT_HEAD] != FREE, KEY])
+            held = self.held
             self._allocate(1 << int((self.taken + len(keys)) / FULL).bit_length())
             take_keys(self.words, self.heads, held)
         fresh, taken = take_keys(self.words, self.heads, np.ascontiguousarray(keys))

@@ -14,11 +14,14 @@ from typing import Protocol
 import numpy as np
 
 from midstream.kernels.arrays import Matrix
+from midstream.kernels.complete import NO_WALK
+from midstream.kernels.key_index import LEFT_HEAD
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, StateSize, Switched
 from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
+from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.sliding.state_size import size_of
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Taken
@@ -137,3 +140,8 @@ class JoinTree(Execution):
             join.fill(LEFT, nothing, 0, -1)
             join.reindex()
             join.pair(nothing, LEFT, FOREVER_US, False, 0, -1)
+            join.pair_newest([-1, -1], NO_WALK, [-1, -1], [True, True], 0, 0, -1, 1)
+            join.show(LEFT)
+            other = KeyIndex()
+            other.inherit(LEFT_HEAD, join.index, LEFT_HEAD)
+            other.places(LEFT_HEAD, np.zeros(1, np.int64), nothing)

@@ -31,6 +31,9 @@ _NONE = np.empty(0, np.int64)
 Entry = tuple[Expr, pa.DataType]
 """What a code is made of: an expression and the type it is compared as."""
 
+BLOCK = 4096
+"""Rows looked at in one go when one of them is enough."""
+
 
 @dataclass(frozen=True)
 class ScanSpec:
@@ -245,7 +248,10 @@ class Scan:
             return False
         start = self.store.base - int(self.evictions.bases[self.spec.line])
         ends = self.evictions.view(self.spec.line)[start : start + last + 1]
-        return bool((ends[-1:] if self.window.in_order else ends).max() > seq)
+        if self.window.in_order:
+            return bool(ends[-1] > seq)
+        # The newest are the most likely to be there still.
+        return any(bool((ends[max(0, n - BLOCK) : n] > seq).any()) for n in range(len(ends), 0, -BLOCK))
 
 
 def _columns(arrival: Arrival) -> Callable[[Column], pa.Array]:
