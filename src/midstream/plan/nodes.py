@@ -83,20 +83,26 @@ class Difference:
 Node = Scan | Join | Difference
 
 
-def lay_out(root: Rel, predicates: Predicates, method: MethodChoice) -> Node:
-    """Return the joins, or differences, of a tree, each condition on the lowest of them that has all its columns."""
+def lay_out(root: Rel, predicates: Predicates, method: MethodChoice, order: tuple[str, ...] = ()) -> Node:
+    """Return the joins, or differences, of a tree, each condition on the lowest of them that has all its columns.
+
+    With an `order` of aliases the input that has the first of them is the left one of a join: the sides mean nothing.
+    """
     match root:
         case algebra.Scan(source=source):
             return Scan(source, predicates.filters[source.alias])
         case algebra.Except(left=left, right=right):
-            taken = lay_out(right, predicates, method)
+            taken = lay_out(right, predicates, method, order)
             assert isinstance(taken, Scan), "one side of a difference reads one stream"
             values = tuple(expr for _, expr in right.outputs) if isinstance(right, algebra.Project) else right.columns
-            return Difference(lay_out(left, predicates, method), taken, values)
+            return Difference(lay_out(left, predicates, method, order), taken, values)
         case algebra.Join(left=left, right=right):
-            return _join(lay_out(left, predicates, method), lay_out(right, predicates, method), predicates, method)
+            sides = [lay_out(side, predicates, method, order) for side in (left, right)]
+            if order:
+                sides.sort(key=lambda side: min(map(order.index, side.aliases)))
+            return _join(sides[0], sides[1], predicates, method)
         case _:
-            return lay_out(algebra.inputs(root)[0], predicates, method)
+            return lay_out(algebra.inputs(root)[0], predicates, method, order)
 
 
 def _join(left: Node, right: Node, predicates: Predicates, method: MethodChoice) -> Join:

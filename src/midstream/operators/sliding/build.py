@@ -14,7 +14,7 @@ from midstream.operators.source.sources import Sources
 from midstream.operators.source.window import EvictionTable
 from midstream.plan import nodes
 from midstream.plan.expr import Call, Expr, aliases, cast_to, columns
-from midstream.plan.nodes import Node, joins
+from midstream.plan.nodes import Node, joins, lay_out
 from midstream.plan.plan import Plan
 from midstream.plan.predicates import EqualityClass
 from midstream.plan.window import RowsWindow
@@ -52,7 +52,8 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
 
 def build_tree(plan: Plan, sources: Sources) -> JoinTree:
     """Make the joins of a plan over existing sources, with empty states."""
-    return JoinTree(_TreeBuilder(plan, sources).steps(), plan.layout.aliases)
+    builder = _TreeBuilder(plan, sources)
+    return JoinTree(builder.steps(), builder.layout.aliases)
 
 
 def member_of(cls: EqualityClass, alias: str) -> Entry | None:
@@ -82,7 +83,9 @@ class _TreeBuilder:
     def __init__(self, plan: Plan, sources: Sources) -> None:
         self.plan = plan
         self.sources = sources
-        self.joins = joins(plan.layout)
+        # Plans that differ in the sides of a join alone have the same states, laid out the same way.
+        self.layout = lay_out(plan.root, plan.predicates, plan.method, plan.query.aliases)
+        self.joins = joins(self.layout)
 
     def steps(self) -> list[Step]:
         steps: list[Step] = []
