@@ -230,6 +230,9 @@ class Join:
         if not self.spec.hashed:
             return
         self.index = KeyIndex()
+        if not any(origins):
+            self.reindex()
+            return
         for side, origin in enumerate(origins):
             if origin is not None:
                 self.index.inherit(HEADS[side], origin[0].index, HEADS[origin[1]])

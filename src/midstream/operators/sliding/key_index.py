@@ -191,5 +191,5 @@ class KeyIndex(KeyTable):
         if not self.has_room(keys):
             used = self.heads[:, LEFT_HEAD] != FREE
             held, left, right = self.words[used, KEY], self.heads[used, LEFT_HEAD], self.heads[used, RIGHT_HEAD]
-            self._allocate(1 << int(2 * (self.taken + keys) / FULL).bit_length())
+            self._allocate(1 << int((2 * self.taken + keys) / FULL).bit_length())
             adopt_keys(self.words, self.heads, held, left, right)

@@ -55,5 +55,8 @@ class Lookup:
             self._lines = grown
         self._lines[start:end, PLACE], self._lines[start:end, VALUE] = places, values
         self._count = end
+        if not start:
+            self._index.rebuild(self._lines[:end], self._lines[:0], 0)
+            return
         self._index.make_room(end - start)
         self._index.add(LEFT_HEAD, self._lines[:end], start)
