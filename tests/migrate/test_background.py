@@ -46,6 +46,7 @@ def test_no_step_goes_beyond_its_budget(join: str, budget: int) -> None:
     case = hot_case(120, 4)
     spent = steps_of(running(case, 3 * SECOND, "((a b) c)", join), case, budget, join)
     assert max(evaluations for evaluations, _ in spent) <= budget + BLOCK
+    assert sum(evaluations for evaluations, _ in spent) > 0, "every step gets somewhere"
     assert max(grown for _, grown in spent) <= budget + BLOCK, "entries are added as they are found, none at the end"
 
 

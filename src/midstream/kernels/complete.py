@@ -9,7 +9,7 @@ from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import kernel
 from midstream.kernels.entries import DEADLINE, KEY, LATEST, LINK, ROWS, TIME, is_evicted
 from midstream.kernels.join import holds
-from midstream.kernels.key_index import FREE, LEFT_HEAD, find_slot
+from midstream.kernels.key_index import FREE, LEFT_HEAD, RIGHT_HEAD, find_slot
 
 PAIR_LEFT, PAIR_RIGHT, PAIR_WALK, PAIRS_TESTED, PAIRS_PASSED, PAIR_CURSOR_SIZE = range(6)
 """The cursor of `pair_newest`: the next entry of each side, the walk in progress, evaluations, entries passed."""
@@ -26,12 +26,12 @@ def pair_newest(
     left_count: int,
     left_components: int,
     left_slots: Vector,
-    left_sorted: bool,
+    left_ordered: bool,
     right: Matrix,
     right_count: int,
     right_components: int,
     right_slots: Vector,
-    right_sorted: bool,
+    right_ordered: bool,
     words: Matrix,
     heads: Links,
     chained: bool,
@@ -48,7 +48,7 @@ def pair_newest(
     """Pair live entries of both sides whose latest row is below `before`, newest first; return how many pairs.
 
     A pair is found from the one whose latest row is earlier, among those that are later: the first of a walk where
-    entries are `sorted`, that is in order of their latest row. It goes on until as many entries are passed as the
+    entries are `ordered`, that is by their latest row. It goes on until as many entries are passed as the
     budget says, both cursors are below 0, or `out` is full. Without chains only the first `count` entries are walked.
     """
     written = 0
@@ -58,24 +58,26 @@ def pair_newest(
             break
         from_left = i >= 0 and (j < 0 or left[i, LATEST] > right[j, LATEST])
         if from_left:
-            at, mine, theirs, sorted_, count = i, left_components, right_components, right_sorted, right_count
-            probes, others, slots, other_slots, place, side = left, right, left_slots, right_slots, PAIR_LEFT, 3
+            at, mine, theirs, ordered, count = i, left_components, right_components, right_ordered, right_count
+            probes, others, slots, other_slots = left, right, left_slots, right_slots
         else:
-            at, mine, theirs, sorted_, count = j, right_components, left_components, left_sorted, left_count
-            probes, others, slots, other_slots, place, side = right, left, right_slots, left_slots, PAIR_RIGHT, 2
+            at, mine, theirs, ordered, count = j, right_components, left_components, left_ordered, left_count
+            probes, others, slots, other_slots = right, left, right_slots, left_slots
         latest, key, q = probes[at, LATEST], probes[at, KEY], cursor[PAIR_WALK]
         dead = probes[at, DEADLINE] < now_us or is_evicted(probes, at, slots, evict, bases, seq)
+        if q == NO_WALK:
+            cursor[PAIRS_PASSED] += 1
         if latest >= before or dead:
             q = -1
         elif q == NO_WALK:
             q = count - 1
             if chained:
                 slot = find_slot(words, heads, key)
-                q = -1 if heads[slot, LEFT_HEAD] == FREE else np.int64(heads[slot, side])
-        cursor[PAIRS_PASSED] += 1
+                head = heads[slot, RIGHT_HEAD if from_left else LEFT_HEAD]
+                q = -1 if heads[slot, LEFT_HEAD] == FREE else np.int64(head)
         while q >= 0 and cursor[PAIRS_PASSED] < budget and written < out.shape[0]:
             theirs_latest = others[q, LATEST]
-            if sorted_ and theirs_latest <= latest:
+            if ordered and theirs_latest <= latest:
                 q = -1
                 break
             cursor[PAIRS_PASSED] += 1
@@ -105,7 +107,7 @@ def pair_newest(
             cursor[PAIR_WALK] = q
         else:
             cursor[PAIR_WALK] = NO_WALK
-            cursor[place] = at - 1
+            cursor[PAIR_LEFT if from_left else PAIR_RIGHT] = at - 1
     return written
 
 
