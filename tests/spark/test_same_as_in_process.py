@@ -25,7 +25,7 @@ def test_a_golden_case(path: Path, folder: Path, spark: object) -> None:
         assert squeeze(late) == squeeze(case.sections["late"])
 
 
-def on_spark(spark: object, case: Case, batch_us: int, buckets: int) -> "ms.runtime.report.Report":
+def on_spark(spark: object, case: Case, batch_us: int | None, buckets: int) -> "ms.runtime.report.Report":
     from midstream.spark.rehearse import rehearse
 
     engine = ms.Engine()
@@ -43,8 +43,13 @@ THETA = "SELECT a.v AS x, b.v AS y, c.v AS z FROM {} WHERE a.x < b.x - 2 AND b.y
 
 
 @pytest.mark.together
-@pytest.mark.parametrize(("condition", "split"), [(DIFFERENT_KEYS, "hash a.x = b.x"), (THETA, "deal out a by row")])
-def test_joins_without_one_key_run_in_several_buckets(condition: str, split: str, spark: object) -> None:
+@pytest.mark.parametrize(
+    ("condition", "split", "batch_us", "batch"),
+    [(DIFFERENT_KEYS, "hash a.x = b.x", 10_000_000, "10 SECONDS"), (THETA, "deal out a by row", None, "16384 rows")],
+)
+def test_joins_without_one_key_run_in_several_buckets(
+    condition: str, split: str, batch_us: int | None, batch: str, spark: object
+) -> None:
     rnd = random.Random(4)
     from pyarrow import table
 
@@ -59,8 +64,8 @@ def test_joins_without_one_key_run_in_several_buckets(condition: str, split: str
     case = Case(streams, [(n, n) for n in streams], windows, text, outputs, "((a b) c)")
     expected = recompute(case)
     assert expected.num_rows > 50
-    report, got = on_spark(spark, case, 10_000_000, 3)
-    assert report.buckets == 3
+    report, got = on_spark(spark, case, batch_us, 3)
+    assert (report.buckets, report.batch) == (3, batch)
     assert report.partitioning.startswith(split)
     schema = got.schema.remove(got.schema.get_field_index("_version"))
     assert plain(got, schema) == plain(expected, schema)

@@ -160,7 +160,7 @@ class PlannedQuery:
     def start(
         self,
         sink: "str | Path | Callable[[pa.RecordBatch], None] | None" = None,
-        batch: str | int = "1 second",
+        batch: str | int | None = None,
         buckets: int = 1,
         framework: str = "tree",
         paused: bool = False,
@@ -168,6 +168,8 @@ class PlannedQuery:
         checkpoint: str | Path | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
+
+        `batch` is how wide micro-batches are in event time; without it they go by rows. Results do not depend on it.
 
         `adapt` says what a hopping query may adapt by itself: "modes", "plan", "hop=1s..10s", or several of them. With
         `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
@@ -178,8 +180,8 @@ class PlannedQuery:
         """
         adaptation = adaptation_of(adapt, self.plan)
         loop = Loop(
-            self.plan, self.streams, parse_duration(batch), buckets, framework=framework, adaptation=adaptation,
-            aggregates=self.aggregates,
+            self.plan, self.streams, None if batch is None else parse_duration(batch), buckets, framework=framework,
+            adaptation=adaptation, aggregates=self.aggregates,
         )  # fmt: skip
         schema = output_schema(self.plan)
         if checkpoint is not None:

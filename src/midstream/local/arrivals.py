@@ -44,6 +44,20 @@ class StreamReader:
         """Return the time below which every further row would be late."""
         return max(NEVER, self._largest - self._lateness_us)
 
+    def time_of(self, count: int) -> int:
+        """Return the time of the last of so many rows that are released next, or FOREVER when there are fewer."""
+        while not self._ended and not self._knows(count):
+            self._pull()
+        return int(self._pending.times[count - 1]) if len(self._pending) >= count else FOREVER
+
+    def _knows(self, count: int) -> bool:
+        """Tell whether no row can still come before the last of so many that are released next."""
+        return len(self._pending) >= count and int(self._pending.times[count - 1]) < self._frontier
+
+    def last_time(self) -> int:
+        """Return the time of the last row that is known, or NEVER."""
+        return int(self._pending.times[-1]) if len(self._pending) else NEVER
+
     def until(self, end_us: int) -> Rows:
         """Release the rows with a time below `end_us`."""
         while not self._ended and self._frontier < end_us:

@@ -69,6 +69,11 @@ class Checkpoint(HeldFolder):
         """Return whether a run has begun here."""
         return (self.folder / "identity.json").is_file()
 
+    @property
+    def identity(self) -> Plain:
+        """Return who runs, or nothing before that is written down."""
+        return read_json(self.folder / "identity.json") or {}
+
     def identify(self, who: Plain, whose: Mapping[str, str]) -> None:
         """Write down who runs, or check that it is the same; `whose` says what to call what differs, and what to do."""
         asked = {"format": FORMAT, **json.loads(json.dumps(who))}
@@ -78,7 +83,7 @@ class Checkpoint(HeldFolder):
             return
         for name, value in asked.items():
             if known.get(name) != value:
-                was, now = (v if isinstance(v, int | str) else "" for v in (known.get(name), value))
+                was, now = (v if isinstance(v, int | str) else "none" for v in (known.get(name), value))
                 text = whose[name].format(was=was, now=now)
                 raise MidstreamError(f"checkpoint {self.folder} {text}")
 

@@ -1,7 +1,7 @@
 """The loop: micro-batches of event time from readers through the engine to a sink, with a report."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from midstream.local.arrivals import StreamReader
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
 from midstream.local.sources import RecordedStream
+from midstream.local.width import describe, end_by_rows
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
@@ -40,7 +41,8 @@ class Loop:
 
     plan: Plan
     streams: Sequence[RecordedStream]
-    batch_us: int
+    batch_us: int | None
+    """How wide micro-batches are in event time; None: they go by rows."""
     buckets: int
     schedule: Sequence[Due] = ()
     """What is to happen, in order of event time."""
@@ -55,7 +57,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         check_framework(self.plan, self.framework)
-        if self.batch_us <= 0:
+        if self.batch_us is not None and self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         check_buckets(self.buckets)
 
@@ -63,6 +65,13 @@ class Loop:
     def plans(self) -> tuple[Plan, ...]:
         """Return the plans of all versions that are known beforehand."""
         return (self.plan, *self.versions)
+
+    def batch_end(self, earliest_us: int, readers: Mapping[str, StreamReader], running: Iterable[Plan]) -> int:
+        """Return the time before which the rows of the next micro-batch are; no row is before `earliest_us`."""
+        if self.batch_us is not None:
+            return (earliest_us // self.batch_us + 1) * self.batch_us
+        queries = [plan.query for plan in running]
+        return end_by_rows(earliest_us, list(readers.values()), queries, self.adaptation is not None)
 
     def run(self, sink: Sink, progress: Progress | None = None, on_late: OnLate | None = None) -> Report:
         """Run until every stream has ended. The sink is written to, not committed."""
@@ -134,6 +143,7 @@ class RunningLoop:
         stores = None if keeper is None else keeper.stores(loop.buckets)
         self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks)
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
+        self.report.batch = describe(loop.batch_us)
         self.finished = False
         self.uncounted: dict[str, int] = {}
         """Per stream: late rows that a reader which began anew has counted, and that do not count."""
@@ -183,9 +193,9 @@ class RunningLoop:
 
     def step(self, before_us: int = FOREVER) -> bool:
         """Run the next micro-batch, no further than `before_us`; return whether there was one."""
-        width = self._loop.batch_us
         while (earliest := self.next_us) < before_us:
-            end = min((earliest // width + 1) * width, before_us)
+            running = (self.host.plan, *self.host.plans)
+            end = min(self._loop.batch_end(earliest, self._readers, running), before_us)
             rows = {name: reader.until(end) for name, reader in self._readers.items()}
             if self._batch(rows, end):
                 self._commit()

@@ -48,6 +48,8 @@ class Report:
     migrations: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
     runtime: str = "local"
+    batch: str = ""
+    """How far micro-batches go: so much event time, or about so many rows of a stream."""
     buckets: int = 1
     partitioning: str = ""
     late_by_stream: dict[str, int] = field(default_factory=dict)

@@ -20,7 +20,8 @@ from midstream.plan.plan import Plan
 WHOSE = {
     "query": "belongs to another query; start with a new checkpoint",
     "buckets": "was written with buckets = {was} and cannot go on with {now}; start with buckets = {was}",
-    "batch_us": "was written with micro-batches of {was} microseconds, not {now}; start with the same batch",
+    "batch_us": "was written with micro-batches of another width (microseconds: {was}, not {now}); start with the same "
+    "batch, or without one",
     "framework": "was written with framework = '{was}', not '{now}'; start with the same one",
     "schedule": "was written with other changes on the way; start with the same schedule or a new checkpoint",
     "streams": "was written over other recorded streams; start with the same rows or a new checkpoint",
@@ -44,6 +45,8 @@ class Resumable:
         """Check that the checkpoint is of this loop; return the loop with the plans it was started with."""
         checkpoint, state = self.checkpoint, self.checkpoint.state
         query = write(loop.plan.query)
+        # Where no width is asked for, it is the one that the run began with.
+        batch_us = checkpoint.identity.get("batch_us") if loop.batch_us is None else loop.batch_us
         if state is not None:
             self._plans = state["plans"]
             asked = json.loads(json.dumps(query))
@@ -53,7 +56,7 @@ class Resumable:
         who = {
             "query": query,
             "buckets": loop.buckets,
-            "batch_us": loop.batch_us,
+            "batch_us": batch_us,
             "framework": loop.framework,
             "schedule": [[kind_of(due), asdict(due)] for due in loop.schedule],
             "streams": {s.schema.name: [s.rows, s.lateness_us] for s in loop.streams},
@@ -66,6 +69,7 @@ class Resumable:
         checkpoint.clear()
         if begun:
             self._sink.begin(-1 if checkpoint.committed is None else checkpoint.committed)
+        loop = replace(loop, batch_us=batch_us)
         if state is None:
             return loop
         self._versions = self._read_plans(loop)

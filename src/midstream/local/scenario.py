@@ -58,7 +58,8 @@ class Scenario:
     path: Path
     sql: str
     streams: tuple[RecordedStreamSpec, ...] = field(default=())
-    batch_us: int = 1_000_000
+    batch_us: int | None = None
+    """How wide micro-batches are; None: they go by rows."""
     buckets: int = 1
     plan: str | None = None
     join: str = "auto"
@@ -213,8 +214,10 @@ class _ScenarioFile(TomlFile):
             out.append(RecordedStreamSpec(name, path, self.text(table, "time", place), own))
         return tuple(out)
 
-    def _batch(self, run: dict[str, Any]) -> int:
-        batch = self.duration(run, "batch", "1 second", "[run]")
+    def _batch(self, run: dict[str, Any]) -> int | None:
+        if "batch" not in run:
+            return None
+        batch = self.duration(run, "batch", 0, "[run]")
         if batch <= 0:
             self.refuse(f"[run] batch must be longer than nothing, not {run['batch']!r}")
         return batch

@@ -16,6 +16,7 @@ from midstream.plan.capabilities import refuse
 from midstream.plan.parts import Parts, parts_of
 from midstream.plan.source import Source
 from midstream.plan.sql_text import sql_text
+from midstream.plan.window import RangeInstances
 
 When = Literal["row", "hop", "close"]
 ROW: When = "row"
@@ -120,6 +121,14 @@ class Query:
         """Return how far apart the hops of a query are that hops."""
         assert self.hop_us is not None, "a hopping query"
         return self.hop_us
+
+    @property
+    def step_us(self) -> int | None:
+        """Return how far apart in time its answers are, or None when rows alone bring them."""
+        if self.when == HOP:
+            return self.hop_us
+        windows = [stage.window for stage in self.parts.stages]
+        return min((w.slide_us for w in windows if isinstance(w, RangeInstances)), default=None)
 
     @property
     def signed(self) -> bool:

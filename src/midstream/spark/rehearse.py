@@ -34,6 +34,7 @@ from midstream.local.arrivals import StreamReader
 from midstream.local.loop import Loop
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
+from midstream.local.width import describe
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER
@@ -70,7 +71,8 @@ def rehearse(
     buckets = buckets_for(loop.plans, loop.schedule, loop.buckets)
     report = Report(runtime="spark", buckets=buckets, partitioning=str(loop.plan.partitioning))
     try:
-        batches = stage(folder, readers, loop.batch_us)
+        report.batch = describe(loop.batch_us)
+        batches = stage(folder, readers, loop)
         if batches:
             rehearsal = Rehearsal(loop, labels_of(spark, buckets), batches, sink, report, progress)
             _run(spark, rehearsal, folder, shared)
@@ -82,7 +84,7 @@ def rehearse(
     return report
 
 
-def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list[StagedBatch]:
+def stage(folder: Path, readers: dict[str, StreamReader], loop: Loop) -> list[StagedBatch]:
     """Write one file per stream and micro-batch; return the micro-batches."""
     batches: list[StagedBatch] = []
     clock_us = NEVER
@@ -90,7 +92,7 @@ def stage(folder: Path, readers: dict[str, StreamReader], batch_us: int) -> list
         (folder / "in" / f"stream{place}").mkdir(parents=True)
     earliest = min(r.next_time() for r in readers.values())
     while earliest < FOREVER:
-        end = (earliest // batch_us + 1) * batch_us
+        end = loop.batch_end(earliest, readers, loop.plans)
         rows = {name: reader.until(end) for name, reader in readers.items()}
         earliest = min(r.next_time() for r in readers.values())
         if any(len(r) for r in rows.values()):
