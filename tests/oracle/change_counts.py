@@ -39,8 +39,12 @@ def count(oracle: Oracle, place: int, given: Sequence[Given]) -> Counts:
     mine = [g for g in given if _counts(run, g)]
     olds = [g for g in mine if g.version in old_numbers and not left_before(g.result.trigger, at)]
     news = [g for g in mine if g.version == run.new.number]
+    # A change takes effect after those asked for before it at the same position; what they let out has left.
+    first_here = not any(r.change.position == at and r.change.method != "drain/query" for r in oracle.runs[:place])
     before = [
-        g.result.trigger[0] for g in given if left_before(g.moment, at) and not (g.released and g.moment[0] == at)
+        g.result.trigger[0]
+        for g in given
+        if left_before(g.moment, at) and not (first_here and g.released and g.moment[0] == at)
     ]
     sequence = [g for g in mine if g in olds or g in news]
     left = _left(sequence)

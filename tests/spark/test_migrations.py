@@ -15,9 +15,6 @@ from spark.killed import run_with_kills
 
 import midstream as ms
 from midstream.model.errors import PlanError
-from oracle.migrations import (
-    STRATEGIES,
-)
 from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
 from seeds import some
 
@@ -71,7 +68,7 @@ KILLS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", some(STRATEGIES, 1))
+@pytest.mark.parametrize("strategy", some(list(KILLS), 1))
 def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
     from spark.live_migrations import SQL
 

@@ -241,9 +241,10 @@ class ControlManager:
             return
         waiting = [c for c in self.changes if c.waits_for_result and element.version in c.old]
         by = waiting[-1] if waiting else self._changed_over(element)
+        drain_us = life.drain_us
         self._apply(element, by if element.kind == ISTOP else None)
-        if element.kind == ISTOP:
-            life.stopped_by_result = True
+        life.stopped_by_result |= element.kind == ISTOP
+        life.drained_by_result |= life.drain_us != drain_us
         self.decided.append(element)
         for change in self.open_changes:
             if element.kind == FSTART and change.new == element.version:
@@ -269,10 +270,12 @@ class ControlManager:
             if change.new == new:
                 change.end_reference()
 
-    def see_reference(self, change: Change, expected: Sequence[Results], given: Sequence[Results], held: bool) -> None:
+    def see_reference(
+        self, change: Change, expected: Sequence[Results], given: Sequence[Results], open_us: int
+    ) -> None:
         """Compare what the new version of a delayed drain gives with what it would have given, started at once."""
         if change.reference is not None:
-            change.account.lose(change.reference.compare(expected, given, held))
+            change.account.lose(change.reference.compare(expected, given, open_us))
 
     def settle(self, now_us: int, known_us: int = FOREVER, everything: bool = False) -> list[Emission]:
         """End a round up to a time: return what leaves, in order. `everything` when nothing more will come.

@@ -27,7 +27,12 @@ class Gatekeeper:
             return None
         keep = np.ones(count, np.bool_)
         if life.drain_us is not None:
-            keep &= (oldest_us < life.drain_us) | left_before(order, life.drain_us)
+            keep &= (oldest_us < life.drain_us) | _left(order, life.drain_us, life.drained_by_result)
         if life.stop_us is not None:
-            keep &= order[:, 0] < life.stop_us if life.stopped_by_result else left_before(order, life.stop_us)
+            keep &= _left(order, life.stop_us, life.stopped_by_result)
         return keep
+
+
+def _left(order: npt.NDArray[np.int64], at_us: int, by_result: bool) -> npt.NDArray[np.bool_]:
+    """Return which results left before an element; before one that a result brought about, at an earlier time."""
+    return order[:, 0] < at_us if by_result else left_before(order, at_us)

@@ -79,6 +79,8 @@ class Life:
     """From here on nothing leaves."""
     stopped_by_result: bool = False
     """The stop came from the data: what leaves at that very time does not count as before it."""
+    drained_by_result: bool = False
+    """The same of the drain."""
     stop_by: int | None = None
     """The version to which a change was under way whose IStop this was; None: somebody else's."""
     elements: list[Element] = field(default_factory=list)
@@ -89,9 +91,10 @@ class Life:
         self.elements.append(Element(kind, self.version, at_us))
         if kind == FSTART:
             self.start_us, self.drain_us, self.stop_us = at_us, None, None
-            self.stopped_by_result, self.stop_by = False, None
+            self.stopped_by_result, self.drained_by_result, self.stop_by = False, False, None
         elif kind == DSTOP and before != STOPPED:
-            self.drain_us = at_us if self.drain_us is None else min(at_us, self.drain_us)
+            if self.drain_us is None or at_us < self.drain_us:
+                self.drain_us, self.drained_by_result = at_us, False
         elif kind == ISTOP and before != STOPPED:
             self.stop_us = at_us
 

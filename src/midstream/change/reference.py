@@ -2,7 +2,7 @@
 
     results of both, round by round ──▶ those only the reference has ──▶ lost
 
-State: results that may still come, because a migration holds some back.
+State: results that may still come, because a migration holds some back, or buckets have yet to start the version.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from midstream.change.trigger import TRIGGER, triggers_of
+from midstream.change.trigger import TRIGGER, left_before, triggers_of
 from midstream.model.batch import Results
+from midstream.model.time import FOREVER
 
 Matrix = npt.NDArray[np.int64]
 KEY = TRIGGER + 1
@@ -28,16 +29,17 @@ class Reference:
         self.over = False
         self.missing: Matrix = np.empty((0, KEY), np.int64)
 
-    def compare(self, expected: Sequence[Results], given: Sequence[Results], held: bool) -> int:
-        """Take what both gave in a round; return how many results are lost. `held`: some may still come."""
+    def compare(self, expected: Sequence[Results], given: Sequence[Results], open_us: int) -> int:
+        """Take what both gave in a round; return how many results are lost: those from `open_us` on may still come."""
         wanted = np.concatenate([self.missing, *map(_keys, expected)])
         self.missing = _without(wanted, np.concatenate([self.missing[:0], *map(_keys, given)]))
-        return 0 if held else self.settle()
+        return self.settle(open_us)
 
-    def settle(self) -> int:
+    def settle(self, open_us: int = FOREVER) -> int:
         """Return how many results will not come any more, and forget them."""
-        lost, self.missing = len(self.missing), self.missing[:0]
-        return lost
+        lost = left_before(self.missing, open_us)
+        self.missing = self.missing[~lost]
+        return int(lost.sum())
 
 
 def _keys(results: Results) -> Matrix:

@@ -121,6 +121,7 @@ class Bucket:
             "begun": self._beginnings.begun, "due": self._beginnings.changes_to_come,
             "drained": self._drains.over, "oldest": self._drains.oldest(),
             "paused": self._paused, "clock_us": self._time_us(), "runs": sorted(self._versions.open),
+            "alive": [life.version for life in self.control.alive],
             "hops": {str(v.number): v.run.hops for v in ran},
             "hops_passed": 0 if run is None else run.hops_passed,
             "row": "" if run is None else run.row, "next_us": None if run is None else run.next_us,

@@ -57,12 +57,11 @@ class Intake:
         A row is late when a micro-batch before this one has shown (`before`) a time further ahead than the lateness.
         """
         self.late, self._released = {}, {}
-        shift = 0 if self._recorded else (self._state.batches % (1 << 22)) << BATCH_SHIFT
         for rank, source in enumerate(self.sources):
             given = packed.rows.get((version, rank))
             if not given:
                 continue
-            rows = in_order([part for _, part in sorted(given, key=lambda p: p[0])]).moved(shift)
+            rows = in_order([part for _, part in sorted(given, key=lambda p: p[0])]).moved(self._shift)
             if start_us is not None:
                 rows = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
             tardy = int(np.searchsorted(rows.times, self._late_before_us(source.position, before)))
@@ -126,6 +125,15 @@ class Intake:
                     self._released.setdefault(rank, []).append(released[rank])
         self._state.released_us = max(self._state.released_us, upto_us)
         return released
+
+    @property
+    def _shift(self) -> int:
+        """Return what offsets of this micro-batch are counted from."""
+        return 0 if self._recorded else (self._state.batches % (1 << 22)) << BATCH_SHIFT
+
+    def give_back(self) -> dict[int, Rows]:
+        """Return the rows that wait by alias, to be taken in again should the version start anew."""
+        return {rank: rows.moved(-self._shift) for rank, rows in self._waiting.items()}
 
     @property
     def waiting(self) -> int:

@@ -154,7 +154,10 @@ class BucketVersions:
         for number in [n for n in self.open if not self.runs(n) and n not in self.waiting()]:
             stop_us = self.control.lives[number].stop_us if number > 0 else None
             if stop_us is None or self.open[number].state.released_us >= stop_us:
-                del self.open[number]
+                over = self.open.pop(number)
+                if number > 0:  # it may be started anew in this micro-batch
+                    for rank, rows in over.intake.give_back().items():
+                        self._packed.rows[number, rank] = [(0, rows)]
 
     def close(self, release: bool) -> bool:
         """Keep what must last of each version, forget the others; see `VersionInBucket.close`."""

@@ -72,6 +72,10 @@ class ResultMerger:
     """Buckets have not heard of everything: they may give results of versions that are over."""
     delay_us: int = 0
     """The longest that results of the last micro-batch were held back, in event time."""
+    _started: set[int] = field(default_factory=set)
+    """The versions that live in all buckets."""
+    _reached_us: int = NEVER
+    """How far the micro-batch before has come, as far as it is remembered."""
 
     @property
     def quiet(self) -> bool:
@@ -121,6 +125,7 @@ class ResultMerger:
         now_us = max(report["released_us"] for report in reports)
         rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in _by_version(leaving).items()}
         held = any(report["migrations"] for report in reports)
+        self._started = set.intersection(*(set(report["alive"]) for report in reports))
         out: list[pa.RecordBatch] = []
         for item in begun:
             before, rest = _cut(rest, item["at_us"])
@@ -133,6 +138,7 @@ class ResultMerger:
         over = set(self.over())
         self.drained = {v: reported for v, reported in self.drained.items() if v not in over}
         self._see_behind(reports)
+        self._reached_us = now_us
         return self._departures(out, hops)
 
     def _note(self, reports: Sequence[dict[str, Any]]) -> None:
@@ -275,11 +281,15 @@ class ResultMerger:
     def _see_references(self, given: ByVersion, held: bool) -> None:
         for change in self.control.changes:
             if change.reference is not None and change.wants_reference:
-                expected = self._comparable(change.new, given.get(-change.new, []))
-                self.control.see_reference(
-                    change, expected, self._comparable(change.new, given.get(change.new, [])), held
-                )
                 started_us = change.record.started_us
+                open_us = FOREVER
+                if held:
+                    open_us = NEVER
+                elif change.new not in self._started:
+                    # Buckets hear of its start in a later micro-batch, and give what it gives from there on.
+                    open_us = self._reached_us if started_us is None else started_us
+                expected, found = (self._comparable(change.new, given.get(v, [])) for v in (-change.new, change.new))
+                self.control.see_reference(change, expected, found, open_us)
                 over = None if started_us is None else self._drained_us(-change.new, started_us)
                 if over is not None and started_us is not None:
                     self._announce_drained(-change.new, started_us, over)
