@@ -223,7 +223,7 @@ class ResultMerger:
     ) -> list[pa.RecordBatch]:
         """Let what versions give up to a time meet; drains known to be over later than `known_us` are not over."""
         control = self.control
-        self._see_references(given, held)
+        self._see_references(given, held, everything)
         for version, results in given.items():
             if version > 0:
                 control.see(version, self._comparable(version, results))
@@ -278,16 +278,18 @@ class ResultMerger:
             found.append(reported[at_us])
         return max(over for over, _ in found), max(known for _, known in found)
 
-    def _see_references(self, given: ByVersion, held: bool) -> None:
+    def _see_references(self, given: ByVersion, held: bool, everything: bool) -> None:
         for change in self.control.changes:
             if change.reference is not None and change.wants_reference:
                 started_us = change.record.started_us
+                late = any(self._hops(v) for v in change.old)
                 open_us = FOREVER
                 if held:
                     open_us = NEVER
-                elif change.new not in self._started:
-                    # Buckets hear of its start in a later micro-batch, and give what it gives from there on.
-                    open_us = self._reached_us if started_us is None else started_us
+                elif change.new not in self._started and (late or len(self.labels) > 1) and not everything:
+                    # Buckets hear of its start in a later micro-batch, and give what it gives from there on. It may
+                    # start before now, where it is known later that a drain was over.
+                    open_us = started_us if started_us is not None else NEVER if late else self._reached_us
                 expected, found = (self._comparable(change.new, given.get(v, [])) for v in (-change.new, change.new))
                 self.control.see_reference(change, expected, found, open_us)
                 over = None if started_us is None else self._drained_us(-change.new, started_us)

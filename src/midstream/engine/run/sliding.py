@@ -284,9 +284,10 @@ class SlidingRun(VersionRun):
         """Return what windows over results want kept."""
         out = []
         for stage in self.migrator.pipeline.stages:
-            rows = stage.needed_rows() if stage.sparse else stage.fresh_rows()
+            instead = stage.sparse  # before rows are handed out, which counts as written
+            rows = stage.needed_rows() if instead else stage.fresh_rows()
             counters = stage.counters()
-            out.append(StageRows(rows, StageState([], counters, stage.first_number, counters["next"]), stage.sparse))
+            out.append(StageRows(rows, StageState([], counters, stage.first_number, counters["next"]), instead))
         return out
 
     def _take_in_again(self, arrivals: dict[str, Arrival], now_us: int) -> None:
