@@ -244,7 +244,7 @@ class ControlManager:
         drain_us = life.drain_us
         self._apply(element, by if element.kind == ISTOP else None)
         life.stopped_by_result |= element.kind == ISTOP
-        life.drained_by_result |= life.drain_us != drain_us
+        life.drained_by_result |= element.kind == DSTOP and life.drain_us != drain_us
         self.decided.append(element)
         for change in self.open_changes:
             if element.kind == FSTART and change.new == element.version:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.change.control import ControlManager
 from midstream.change.gatekeeper import Gatekeeper
@@ -23,14 +22,16 @@ from midstream.change.lifecycle import DRAINED, Element
 from midstream.change.merger import versioned
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.change.trigger import left_before, triggers_of
+from midstream.change.trigger import triggers_of
+from midstream.change.under_way import Change
+from midstream.engine.results.lineage import traced, valued
+from midstream.engine.results.order import ByVersion, by_version, cut, in_one_order
 from midstream.engine.results.output import BucketOutput, Leaving, hop_results, of_table, to_table
 from midstream.engine.results.schema import output_schema
-from midstream.model.batch import Lineage, Results
+from midstream.model.batch import Results
 from midstream.model.errors import PlanError
 from midstream.model.format import check_format
 from midstream.model.time import FOREVER, NEVER
-from midstream.operators.expression.codes import partition_codes
 from midstream.operators.hopping.emission import merged
 from midstream.plan.plan import Plan
 
@@ -38,8 +39,6 @@ FORMAT = 2
 """The form in which a merger is written down."""
 Drained = dict[int, dict[int, dict[int, tuple[int, int]]]]
 """Per version (negative: of its reference), bucket and position: since when nothing older is left, known from when."""
-ByVersion = dict[int, list[Results]]
-"""Results of each version, in order."""
 Hops = dict[int, dict[int, tuple[int, int]]]
 """Per version and hop: the oldest row in the windows, and a fingerprint of the rows in them."""
 
@@ -123,12 +122,12 @@ class ResultMerger:
             self._see_behind(reports)
             return self._straight(leaving, hops)
         now_us = max(report["released_us"] for report in reports)
-        rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in _by_version(leaving).items()}
+        rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in by_version(leaving).items()}
         held = any(report["migrations"] for report in reports)
         self._started = set.intersection(*(set(report["alive"]) for report in reports))
         out: list[pa.RecordBatch] = []
         for item in begun:
-            before, rest = _cut(rest, item["at_us"])
+            before, rest = cut(rest, item["at_us"])
             out += self._round(before, item["at_us"], held, item["at_us"])
             self._begin(item)
             # What another element lets out leaves before anything that comes.
@@ -192,7 +191,7 @@ class ResultMerger:
             first = 0
             for rows in merged(parts, columns):
                 results = hop_results(rows, hop_us, first) if hop_us in hops else Results(rows)
-                out.append(_traced(results, columns, *hops[hop_us]) if hop_us in hops else results)
+                out.append(traced(results, columns, *hops[hop_us]) if hop_us in hops else results)
                 first += rows.num_rows
         return out
 
@@ -206,17 +205,19 @@ class ResultMerger:
             # Buckets that stop know less of results held back here; what they could do, nobody refuses.
             with contextlib.suppress(PlanError):
                 self.control.control(ControlRequest(item["control"]).element, item["at_us"])
-                for life in self.control.alive:
-                    for reported in (
-                        self.drained.get(life.version, {}).values() if life.start_us == item["at_us"] else ()
-                    ):
-                        for position_us in [at_us for at_us in reported if at_us <= item["at_us"]]:
-                            del reported[position_us]
+                self._forget_drains(item["at_us"])
         else:
             request = ChangeRequest(**item["change"])
             change = self.control.change(request, item["version"], item["at_us"], item["audit"])
             change.record.schema_change = item["schema_change"]
             change.account.valued = any(self._hops(v) for v in (*change.old, change.new))
+
+    def _forget_drains(self, at_us: int) -> None:
+        """Forget what was reported of drains of versions that start anew at a position."""
+        for life in self.control.alive:
+            if life.start_us == at_us:
+                for label, reported in self.drained.get(life.version, {}).items():
+                    self.drained[life.version][label] = {p: over for p, over in reported.items() if p > at_us}
 
     def _round(
         self, given: ByVersion, upto_us: int, held: bool, known_us: int = FOREVER, everything: bool = False
@@ -254,7 +255,7 @@ class ResultMerger:
         if self._hops(version) or not any(map(self._hops, self.control.lives)):
             return results
         columns = len(self.plan_of(version).query.schema)
-        return [Results(r.rows, r.order, _valued(r, columns)) for r in results]
+        return [Results(r.rows, r.order, valued(r, columns)) for r in results]
 
     def _watches(self, version: int) -> bool:
         """Return whether the end of a drain matters: the version lives here, or what it loses is counted."""
@@ -282,20 +283,26 @@ class ResultMerger:
         for change in self.control.changes:
             if change.reference is not None and change.wants_reference:
                 started_us = change.record.started_us
-                late = any(self._hops(v) for v in change.old)
-                open_us = FOREVER
-                if held:
-                    open_us = NEVER
-                elif change.new not in self._started and (late or len(self.labels) > 1) and not everything:
-                    # Buckets hear of its start in a later micro-batch, and give what it gives from there on. It may
-                    # start before now, where it is known later that a drain was over.
-                    open_us = started_us if started_us is not None else NEVER if late else self._reached_us
+                open_us = NEVER if held else FOREVER if everything else self._open_us(change)
                 expected, found = (self._comparable(change.new, given.get(v, [])) for v in (-change.new, change.new))
                 self.control.see_reference(change, expected, found, open_us)
                 over = None if started_us is None else self._drained_us(-change.new, started_us)
                 if over is not None and started_us is not None:
                     self._announce_drained(-change.new, started_us, over)
                     change.end_reference()
+
+    def _open_us(self, change: Change) -> int:
+        """Return from where on the new version of a delayed drain may still give what its reference has given.
+
+        Buckets may hear of its start in a later micro-batch, and give what it gives from there on. It may start before
+        now, where it is known later that a drain was over.
+        """
+        late = any(self._hops(v) for v in change.old)
+        if change.new in self._started or not (late or len(self.labels) > 1):
+            return FOREVER
+        if change.record.started_us is not None:
+            return change.record.started_us
+        return NEVER if late else self._reached_us
 
     def _announce_drained(self, version: int, position_us: int, over: tuple[int, int]) -> None:
         """Let buckets hear, once, that a version is drained whose answers are of all of them."""
@@ -375,14 +382,6 @@ class ResultMerger:
             self.control.merger.held.setdefault(int(name.partition("-")[0]), []).append(of_table(table))
 
 
-def _by_version(leaving: Sequence[Leaving]) -> dict[int, list[Leaving]]:
-    found: dict[int, list[Leaving]] = {}
-    for item in leaving:
-        if len(item.results):
-            found.setdefault(item.version, []).append(item)
-    return found
-
-
 def _hops(reports: Sequence[dict[str, Any]]) -> Hops:
     """Return, per version, the hops answered with the oldest row in the windows of all buckets and a fingerprint."""
     out: Hops = {}
@@ -393,59 +392,3 @@ def _hops(reports: Sequence[dict[str, Any]]) -> Hops:
                 before = mine.get(hop_us, (FOREVER, 0))
                 mine[hop_us] = (min(before[0], oldest_us), before[1] + print_)
     return out
-
-
-def _traced(results: Results, columns: int, oldest_us: int, print_: int) -> Results:
-    """Return the answer at a hop with what it depends on: the rows in the windows, and its own values."""
-    prints = np.full(len(results), print_ % 2**64, np.uint64).view(np.int64)
-    lineage = Lineage(np.full(len(results), oldest_us, np.int64), prints)
-    valued = _valued(Results(results.rows, results.order, lineage), columns)
-    return Results(results.rows, results.order, None if valued is None else valued.with_values())
-
-
-def _valued(results: Results, columns: int) -> Lineage | None:
-    """Return lines with fingerprints of values, too: of one answer all rows depend on the same rows."""
-    rows, lineage = results.rows, results.lineage
-    if lineage is None:
-        return None
-    values = [rows.column(k) for k in range(columns)]
-    # What comes is a row like any other.
-    goes = [pc.less(rows.column("_sign"), 0)] if "_sign" in rows.schema.names else []
-    prints = lineage.prints.view(np.uint64)
-    if goes:
-        prints = np.where(goes[0].to_numpy(zero_copy_only=False), ~prints, prints)
-    codes = partition_codes(values).astype(np.uint64)
-    for k in range(codes.shape[1]):
-        prints = (prints ^ codes[:, k]) * np.uint64(0x9E3779B97F4A7C15)
-        prints ^= prints >> np.uint64(29)
-    return Lineage(lineage.oldest_us, lineage.prints, prints.view(np.int64))
-
-
-def in_one_order(items: Sequence[Leaving]) -> list[Results]:
-    """Bring the results of several buckets into one max order."""
-    places = [item.place() for item in items]
-    assert all(place is not None for place in places), "results of several buckets say where they stand"
-    parts = [item.results for item in items]
-    place = np.concatenate([p for p in places if p is not None])
-    order = np.lexsort(place.T[::-1])
-    rows = pa.Table.from_batches([p.rows for p in parts]).take(pa.array(order)).combine_chunks()
-    lines = [p.lineage for p in parts if p.lineage is not None]
-    lineage = None
-    # What a migration held back says what it depends on, though nobody asks.
-    if len(lines) == len(parts):
-        oldest = np.concatenate([line.oldest_us for line in lines])
-        lineage = Lineage(oldest, np.concatenate([line.prints for line in lines])).where(order)
-    return [Results(rows.to_batches()[0], place[order][:, 2:], lineage)] if rows.num_rows else []
-
-
-def _cut(given: ByVersion, at_us: int) -> tuple[ByVersion, ByVersion]:
-    """Return the results that left before a position, and the others."""
-    before: ByVersion = {}
-    after: ByVersion = {}
-    for version, parts in given.items():
-        for results in parts:
-            left = left_before(np.column_stack([triggers_of(results)]), at_us)
-            for mask, side in ((left, before), (~left, after)):
-                if mask.any():
-                    side.setdefault(version, []).append(results.where(mask))
-    return before, after
