@@ -60,6 +60,15 @@ def same_places(a: Matrix, i: Word, a_places: Vector, b: Matrix, j: Word, b_plac
 
 
 @kernel
+def same_rows(a: Matrix, i: Word, b: Matrix, j: Word) -> bool:
+    """Tell whether two rows are equal, NULLs as well."""
+    for k in range(a.shape[1]):
+        if a[i, k] != b[j, k]:
+            return False
+    return True
+
+
+@kernel
 def has_null(rows: Matrix, i: int, places: Vector) -> bool:
     """Tell whether a row has NULL in one of some columns."""
     for p in places:
@@ -154,12 +163,13 @@ def concatenate(
 
 @kernel
 def find_equal(
-    heads: Links, chains: Matrix, rows: Matrix, until: Vector,
-    wanted: Matrix, wanted_until: Vector, wanted_hashes: Vector,
-) -> Vector:  # fmt: skip
-    """Find for every wanted row one that is equal and valid as long, each at most once, and take it out; -1: none."""
+    heads: Links, chains: Matrix, rows: Matrix, wanted: Matrix, wanted_until: Vector, wanted_hashes: Vector
+) -> Vector:
+    """Find for every wanted row one that is equal and valid as long, each at most once; -1: none.
+
+    Rows that were found are taken out of their chains; their ends are for the caller to set.
+    """
     mask = len(heads) - 1
-    places = np.arange(rows.shape[1])
     out = np.full(len(wanted), -1, np.int64)
     for i in range(len(wanted)):
         look_ahead(heads, chains, rows, wanted_hashes, i, False)
@@ -167,8 +177,7 @@ def find_equal(
         before, j = np.int64(-1), np.int64(heads[chain, 0])
         while j >= 0:
             if chains[j, HASH] == wanted_hashes[i] and chains[j, UNTIL] == wanted_until[i]:
-                if same_places(rows, j, places, wanted, i, places):
-                    until[j] = chains[j, UNTIL] = DEAD
+                if same_rows(rows, j, wanted, i):
                     out[i] = j
                     if before < 0:
                         heads[chain, 0] = chains[j, NEXT]
@@ -217,9 +226,7 @@ def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_u
     """Return which rows of two bags are left when equal ones cancel out, one for one; `by_until`: with equal ends."""
     places = np.arange(rows.shape[1])
     hashes, theirs = hash_rows(rows, places), hash_rows(other, places)
-    mine, wanted = np.zeros(len(rows), np.int64), np.zeros(len(other), np.int64)
     if by_until:
-        mine[:], wanted[:] = until, other_until
         for i in range(len(hashes)):
             hashes[i] = mix(hashes[i], until[i])
         for i in range(len(theirs)):
@@ -230,8 +237,8 @@ def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_u
     heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), LINKS), np.int64)
     for i in range(len(rows)):
         chains[i, HASH] = hashes[i]
-    link(heads, chains, mine, 0, len(rows))
-    found = find_equal(heads, chains, rows, mine, other, wanted, theirs)
+    link(heads, chains, until if by_until else np.zeros(len(rows), np.int64), 0, len(rows))
+    found = find_equal(heads, chains, rows, other, other_until if by_until else np.zeros(len(other), np.int64), theirs)
     left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
     for i in range(len(other)):
         if found[i] >= 0:

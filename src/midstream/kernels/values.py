@@ -7,7 +7,7 @@ gives for a value follows from its counts: for a set whether the value is there,
 import numpy as np
 
 from midstream.kernels.arrays import Links, Mask, Matrix, Vector
-from midstream.kernels.bag import FAR, NEAR, hash_rows, same_places
+from midstream.kernels.bag import FAR, NEAR, hash_rows, same_rows
 from midstream.kernels.compile import Word, kernel
 from midstream.kernels.prefetch import prefetch_row
 
@@ -33,12 +33,11 @@ def known_slots(table: Links, rows: Matrix, wanted: Matrix) -> Vector:
     """Return the slot of every wanted row, or -1 where there is none."""
     mask = len(table) - 1
     out = np.full(len(wanted), -1, np.int64)
-    places = np.arange(rows.shape[1])
-    found = hash_rows(wanted, places)
+    found = hash_rows(wanted, np.arange(rows.shape[1]))
     for i in range(len(wanted)):
         at = found[i] & mask
         while table[at, 0] >= 0:
-            if same_places(rows, np.int64(table[at, 0]), places, wanted, i, places):
+            if same_rows(rows, np.int64(table[at, 0]), wanted, i):
                 out[i] = table[at, 0]
                 break
             at = (at + 1) & mask
@@ -54,8 +53,7 @@ def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: M
     mask = len(table) - 1
     out = np.empty(len(wanted), np.int64)
     width = rows.shape[1]
-    places = np.arange(width)
-    found = hash_rows(wanted, places)
+    found = hash_rows(wanted, np.arange(width))
     for i in range(len(wanted)):
         if i + FAR < len(wanted):
             prefetch_row(table, found[i + FAR] & mask)
@@ -74,7 +72,7 @@ def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: M
                 out[i] = count
                 count += 1
                 break
-            if same_places(rows, slot, places, wanted, i, places):  # fetched ahead, which its hash is not
+            if same_rows(rows, slot, wanted, i):  # fetched ahead, which its hash is not
                 out[i] = slot
                 break
             at = (at + 1) & mask

@@ -20,7 +20,7 @@ from midstream.kernels.instances import count_rows, gather_rows, link_rows, mark
 from midstream.operators.aggregate.instances import NEVER_US, Closing, ColumnOf, InstancesState, closing
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.codes import partition_codes
-from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.tape import Tape, grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 from midstream.plan.window import RowsInstances
 
@@ -113,7 +113,8 @@ class PartitionedInstancesState(InstancesState):
         count, size = len(self.counts), len(self.keys)
         if size > count:
             size = size * 3 // 2
-            self.counts, self.lasts = grown(self.counts, count, size), grown(self.lasts, count, size)
+            self.counts = grown_with_zeros(self.counts, count, size)
+            self.lasts = grown(self.lasts, count, size)
             self.lasts[count:] = -1
         return slots
 

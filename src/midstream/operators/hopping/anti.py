@@ -14,8 +14,8 @@ import numpy as np
 from midstream.kernels.arrays import Mask, Vector
 from midstream.kernels.bag import HASH, LINKS, change_matches, hash_rows, link, mark_matched, net_matches
 from midstream.operators.hopping.bag import Bag, side_by_side
-from midstream.operators.hopping.join import JoinSpec, valid
-from midstream.operators.hopping.tuples import Tuples, nothing, together
+from midstream.operators.hopping.join import JoinSpec
+from midstream.operators.hopping.tuples import Tuples, nothing, together, valid
 
 
 class AntiTuples:

@@ -10,6 +10,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import (
+    DEAD,
     HASH,
     LINKS,
     concatenate,
@@ -131,13 +132,12 @@ class Bag:
         if not len(tuples):
             return np.empty(0, np.int64)
         self._link()
-        found = find_equal(
-            self._heads, self._chains, self._rows, self._until,
-            tuples.rows, tuples.until, hash_rows(tuples.rows, self.places),
-        )  # fmt: skip
-        removed = int((found >= 0).sum())
-        self._dead += removed
-        self._ordered &= not removed
+        hashes = hash_rows(tuples.rows, self.places)
+        found = find_equal(self._heads, self._chains, self._rows, tuples.rows, tuples.until, hashes)
+        removed = found[found >= 0]
+        self._until[removed] = DEAD
+        self._dead += len(removed)
+        self._ordered &= not len(removed)
         return found
 
     def apply(self, delta: Tuples, hashes: Vector | None = None, now_us: int = NEVER) -> None:

@@ -4,7 +4,7 @@ complete ──▶ the last relation is held, and compared ──▶ delta
 """
 
 from midstream.kernels.bag import cancel
-from midstream.operators.hopping.tuples import Tuples, nothing, together
+from midstream.operators.hopping.tuples import Tuples, nothing, together, valid
 
 
 class Compare:
@@ -15,9 +15,8 @@ class Compare:
 
     def delta(self, now_us: int, complete: Tuples) -> Tuples:
         """Return what has come and gone since the last time."""
-        last, self.last = self.last, own(complete)
+        last, self.last = valid(self.last, now_us), own(complete)
         new, gone = cancel(complete.rows, complete.until, last.rows, last.until, True)
-        gone &= last.until >= now_us
         return together([complete.where(new).signed(1), last.where(gone).signed(-1)])
 
 

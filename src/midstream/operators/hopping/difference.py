@@ -21,7 +21,7 @@ from midstream.kernels.values import (
 from midstream.operators.hopping.bag import NEVER
 from midstream.operators.hopping.ends import Ends
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, together
-from midstream.operators.source.tape import grown
+from midstream.operators.source.tape import grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 
@@ -115,7 +115,8 @@ class CountValues:
         count, size = len(self._marks), len(self._values)
         if size > count:
             size = max(size, 3 * count // 2)
-            self._counts, self._marks = grown(self._counts, count, size), grown(self._marks, count, size)
+            self._counts = grown_with_zeros(self._counts, count, size)
+            self._marks = grown_with_zeros(self._marks, count, size)
         return slots
 
     def _tidy(self) -> None:

@@ -21,11 +21,10 @@ from midstream.kernels.instances import sort_codes
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.join import valid
 from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.rows import ProjectRows
-from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
-from midstream.operators.source.tape import grown
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, valid
+from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 MIN, MAX, STDDEV = "min", "max", "stddev"
@@ -131,7 +130,7 @@ class GroupBy:
         if size > len(self._has):
             bigger, count = max(size, 3 * len(self._has) // 2), len(self._has)
             self._given = grown(self._given, count, bigger)
-            self._has = grown(self._has, count, bigger)
+            self._has = grown_with_zeros(self._has, count, bigger)
 
     def _keep(self, kept: Vector) -> Vector:
         """Forget all other groups; return the new number of each, -1 for none."""

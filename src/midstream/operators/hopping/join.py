@@ -15,7 +15,7 @@ from midstream.kernels.bag import hash_rows
 from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
 from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.rows import Condition
-from midstream.operators.hopping.tuples import Tuples, nothing, together
+from midstream.operators.hopping.tuples import Tuples, nothing, together, valid
 
 Found = tuple[Pairs, Vector | None]
 """Pairs of tuples, and in a delta the sign of each."""
@@ -130,13 +130,6 @@ class JoinTuples:
 
 def _check_pairs(count: int, width: int) -> None:
     check_room(8 * (width + 1) * count, "the pairs of a join")
-
-
-def valid(delta: Tuples, now_us: int) -> Tuples:
-    """Return a delta without what is over anyway."""
-    if not len(delta) or int(delta.until.min()) >= now_us:
-        return delta
-    return delta.where(delta.until >= now_us)
 
 
 class UnionTuples:

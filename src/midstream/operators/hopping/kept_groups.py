@@ -31,7 +31,7 @@ from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.ends import Ends
 from midstream.operators.hopping.group import GroupBy, GroupSpec
 from midstream.operators.hopping.tuples import Tuples, nothing
-from midstream.operators.source.tape import grown
+from midstream.operators.source.tape import grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 COUNT, SUM, AVG = "count", "sum", "avg"
@@ -90,7 +90,7 @@ class KeptGroups(GroupBy):
         for tuples in self._projected(now_us, pieces):
             slots = groups.find(tuples.rows)
             if len(groups) > len(totals):
-                totals = grown(totals, len(totals), max(len(groups), 3 * len(totals) // 2))
+                totals = grown_with_zeros(totals, len(totals), max(len(groups), 3 * len(totals) // 2))
             totals[: len(groups), 0] += np.bincount(slots, minlength=len(groups))
             self._add_arguments(totals, 0, slots, np.ones(len(slots), np.int64), tuples.rows)
         return self._rows(groups, self._results(totals[: len(groups)]))
@@ -180,8 +180,8 @@ class KeptGroups(GroupBy):
         super()._make_room(size)
         if len(self._has) > len(self._marks):
             count, bigger = len(self._marks), len(self._has)
-            self._totals = grown(self._totals, count, bigger)
-            self._marks = grown(self._marks, count, bigger)
+            self._totals = grown_with_zeros(self._totals, count, bigger)
+            self._marks = grown_with_zeros(self._marks, count, bigger)
 
     def _tidy(self) -> None:
         """Forget groups without tuples, when they are many."""

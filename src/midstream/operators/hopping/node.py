@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from midstream.operators.hopping.bag import Bag
-from midstream.operators.hopping.convert import Compare
+from midstream.operators.hopping.convert import Compare, own
 from midstream.operators.hopping.rows import ByRow, Layout, ProjectRows
 from midstream.operators.hopping.tuples import Tuples, nothing, together
 from midstream.operators.hopping.window import HopWindow
@@ -137,6 +137,8 @@ class Leaf:
         started = time.perf_counter()
         if self._delta:
             out = self.window.delta(now_us)
+            if not last:  # it may wait for the hop, while more rows come
+                out = own(out)
             self.account.came += len(out)
         elif last:
             out = self.window.complete(now_us)

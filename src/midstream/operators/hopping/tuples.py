@@ -44,6 +44,13 @@ def nothing(width: int, signed: bool) -> Tuples:
     )  # fmt: skip
 
 
+def valid(tuples: Tuples, now_us: int) -> Tuples:
+    """Return tuples without those whose time is over."""
+    if not len(tuples) or int(tuples.until.min()) >= now_us:
+        return tuples
+    return tuples.where(tuples.until >= now_us)
+
+
 def together(parts: Sequence[Tuples]) -> Tuples:
     """Return several relations, or several deltas, as one."""
     held = [p for p in parts if len(p)] or list(parts[:1])

@@ -13,7 +13,7 @@ import numpy as np
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.values import number_rows
 from midstream.operators.hopping.tuples import FOREVER, Tuples
-from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.tape import Tape, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 Chosen = slice | Vector
@@ -101,7 +101,8 @@ class HopWindow:
         """Return the key of each row that comes, and which of the key's rows it is."""
         slots = self._groups.find(keys)
         if len(self._groups) > len(self._seen):
-            self._seen = grown(self._seen, len(self._seen), max(len(self._groups), 2 * len(self._seen)))
+            count = len(self._seen)
+            self._seen = grown_with_zeros(self._seen, count, max(len(self._groups), 2 * count))
         return np.column_stack([slots, number_rows(slots, self._seen)])
 
     def _tidy(self) -> None:
@@ -121,12 +122,15 @@ class HopWindow:
         self._groups.recode(columns[self.width :])
 
     def delta(self, now_us: int) -> Tuples:
-        """Return what has come, and what must go before its time, for the window at a time; each once."""
+        """Return what has come, and what must go before its time, for the window at a time; each once.
+
+        It may be a view of what is held, valid until more rows are added.
+        """
         rows, until, given = self.held()[:, : self.width], self._until.view(), self._given
         self._given = len(rows)
         if self._range_us is not None:
             first = given + int(np.searchsorted(until[given:], now_us))
-            return Tuples(rows[first:].copy(), until[first:].copy(), np.ones(len(rows) - first, np.int64))
+            return Tuples(np.ascontiguousarray(rows[first:]), until[first:], np.ones(len(rows) - first, np.int64))
         inside = self._inside(self._numbers.view())
         came, went = rows[given:][inside[given:]], rows[:given][~inside[:given]]
         self._keep(inside)

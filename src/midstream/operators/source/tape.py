@@ -77,6 +77,13 @@ class Tape:
 
 
 def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
+    """Return a longer array with the same beginning, and room to be filled in after it."""
+    out = np.empty((size, *array.shape[1:]), array.dtype)
+    out[:count] = array[:count]
+    return out
+
+
+def grown_with_zeros(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
     """Return a longer array with the same beginning, and zeros after it."""
     out = np.zeros((size, *array.shape[1:]), array.dtype)
     out[:count] = array[:count]

@@ -12,7 +12,7 @@ import numpy as np
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.window import pack_queues, push_partitioned
 from midstream.model.time import FOREVER_US
-from midstream.operators.source.tape import Tape, grown
+from midstream.operators.source.tape import Tape, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 
@@ -86,7 +86,7 @@ class PartitionedRowsWindowState:
     def _reserve(self, count: int) -> None:
         """Make room for that many rows, and for their queues."""
         if len(self.keys) > len(self.queues):
-            self.queues = grown(self.queues, len(self.queues), len(self.keys) * 3 // 2)
+            self.queues = grown_with_zeros(self.queues, len(self.queues), len(self.keys) * 3 // 2)
         if self.node_count + count > len(self.nodes):
             live = int(self.queues[:, 2].sum())
             packed = np.empty(((live + count) * 3 // 2, 2), np.int64)
