@@ -146,6 +146,22 @@ def keep_ends(ends: Vector, entries: Matrix, least: Vector, count: int) -> int:
 
 
 @kernel
+def mark_ends(ends: Vector, entries: Matrix, count: int, used: Mask) -> None:
+    """Mark the slots of the entries that were not taken out."""
+    for i in range(count):
+        if ends[i] != TAKEN:
+            used[entries[i, 0]] = True
+
+
+@kernel
+def renumber_ends(ends: Vector, entries: Matrix, count: int, numbers: Vector) -> None:
+    """Follow the slots of the entries that were not taken out to their new numbers."""
+    for i in range(count):
+        if ends[i] != TAKEN:
+            entries[i, 0] = numbers[entries[i, 0]]
+
+
+@kernel
 def change_rows(
     keys: Matrix, given: Matrix, has: Mask, chosen: Vector, there: Mask, results: Matrix
 ) -> tuple[Matrix, Vector]:

@@ -80,6 +80,25 @@ def find_slots(table: Links, rows: Matrix, hashes: Vector, count: int, wanted: M
 
 
 @kernel
+def keep_slots(rows: Matrix, hashes: Vector, count: int, kept: Vector) -> Vector:
+    """Move the values in chosen slots, in order, to the front; return the new slot of each value, -1: none."""
+    numbers = np.full(count, -1, np.int64)
+    for i in range(len(kept)):
+        hashes[i] = hashes[kept[i]]
+        numbers[kept[i]] = i
+    keep_lines(rows, kept)
+    return numbers
+
+
+@kernel
+def keep_lines(lines: Matrix, kept: Vector) -> None:
+    """Move chosen lines, in order, to the front."""
+    for i in range(len(kept)):
+        for k in range(lines.shape[1]):
+            lines[i, k] = lines[kept[i], k]
+
+
+@kernel
 def left_of(left: Word, right: Word, kind: int) -> Word:
     """Return how often a value is in the difference of its sides."""
     if kind == BAG:
@@ -118,7 +137,10 @@ def settle(counts: Matrix, touched: Vector, marks: Mask, kind: int) -> tuple[Vec
     """Return the slots whose count in the answer has changed, and by how much; and how many times it crossed 0."""
     slots, changes = np.empty(len(touched), np.int64), np.empty(len(touched), np.int64)
     n, flips = 0, 0
-    for slot in touched:
+    for i in range(len(touched)):
+        if i + FAR < len(touched):
+            prefetch_row(counts, touched[i + FAR])
+        slot = touched[i]
         marks[slot] = False
         change, flipped = settle_one(counts, slot, kind)
         slots[n], changes[n] = slot, change
@@ -150,12 +172,21 @@ def repeat_rows(rows: Matrix, slots: Vector, times: Vector) -> tuple[Matrix, Vec
     out, signs = np.empty((total, rows.shape[1]), np.int64), np.empty(total, np.int64)
     n = 0
     for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(rows, slots[i + FAR])
         for _ in range(abs(times[i])):
             for k in range(rows.shape[1]):
                 out[n, k] = rows[slots[i], k]
             signs[n] = 1 if times[i] > 0 else -1
             n += 1
     return out, signs
+
+
+@kernel
+def mark_counted(counts: Matrix, used: Mask) -> None:
+    """Mark the first slots that are on a side or were given."""
+    for slot in range(len(used)):
+        used[slot] |= (counts[slot, 0] | counts[slot, 1] | counts[slot, 2]) != 0
 
 
 @kernel

@@ -14,6 +14,8 @@ from midstream.kernels.values import (
     SET,
     add_counts,
     keep_left,
+    keep_lines,
+    mark_counted,
     repeat_rows,
     settle,
     settle_each,
@@ -124,13 +126,13 @@ class CountValues:
         count = len(self._values)
         if count < self._values.tidy_at:
             return
-        left, right, given = self._counts[:count].T
-        used = (left | right | given) != 0
+        used = np.zeros(count, np.bool_)
+        mark_counted(self._counts, used)
         for side in self._sides:
             side.mark(used)
         kept = np.flatnonzero(used)
         numbers = self._values.keep(kept)
         for side in self._sides:
             side.renumber(numbers)
-        self._counts[: len(kept)] = self._counts[kept]
+        keep_lines(self._counts, kept)
         self._counts[len(kept) : count] = 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.kernels.groups import BLOCK, TAKEN, enter_ends, keep_ends, take_ends
+from midstream.kernels.groups import BLOCK, enter_ends, keep_ends, mark_ends, renumber_ends, take_ends
 from midstream.operators.hopping.tuples import FOREVER, Tuples
 from midstream.operators.source.tape import grown
 
@@ -59,8 +59,8 @@ class Ends:
 
     def mark(self, used: Mask) -> None:
         """Mark the slots that are mentioned."""
-        used[self._entries[: self._count, 0][self._until[: self._count] != TAKEN]] = True
+        mark_ends(self._until, self._entries, self._count, used)
 
     def renumber(self, numbers: Vector) -> None:
         """Follow the slots to their new numbers."""
-        self._entries[: self._count, 0] = numbers[self._entries[: self._count, 0]]
+        renumber_ends(self._until, self._entries, self._count, numbers)

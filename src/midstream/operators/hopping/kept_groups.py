@@ -22,7 +22,7 @@ from midstream.kernels.groups import (
     add_portions,
     add_values,
 )
-from midstream.kernels.values import add_counts
+from midstream.kernels.values import add_counts, keep_lines
 from midstream.operators.aggregate.functions import exact_means, exact_sums
 from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
@@ -192,7 +192,7 @@ class KeptGroups(GroupBy):
         self._ends.mark(used)  # tuples that were taken back before their time
         kept = np.flatnonzero(used)
         self._ends.renumber(self._keep(kept))
-        self._totals[: len(kept)] = self._totals[kept]
+        keep_lines(self._totals, kept)
         self._totals[len(kept) : count] = 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import hash_rows
-from midstream.kernels.values import find_slots, known_slots, place_slots
+from midstream.kernels.values import find_slots, keep_slots, known_slots, place_slots
 from midstream.operators.source.tape import grown
 
 
@@ -62,12 +62,10 @@ class ValueTable:
         self._place(len(self._table))
 
     def keep(self, kept: Vector) -> Vector:
-        """Forget all other values; return the new number of each, -1 for none."""
-        numbers = np.full(self._count, -1, np.int64)
-        numbers[kept] = np.arange(len(kept))
+        """Forget all values but some, given in order; return the new number of each, -1 for none."""
+        numbers = keep_slots(self.rows, self._hashes, self._count, kept)
         self._count = len(kept)
-        self.rows[: len(kept)], self._hashes[: len(kept)] = self.rows[kept], self._hashes[kept]
-        self.tidy_at = 2 * len(kept) + 1024
+        self.tidy_at = 3 * len(kept) // 2 + 1024
         self._place(max(64, 1 << (4 * len(kept)).bit_length()))
         return numbers
 
