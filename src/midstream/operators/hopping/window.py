@@ -41,9 +41,9 @@ class HopWindow:
         """How many rows each key has had."""
         self._rows = Tape(np.int64, width + keys, ROOM)
         self._until = Tape(np.int64, None, ROOM)
-        self._times = Tape(np.int64, None, ROOM)
+        """The time of each row, plus the range if there is one: until when it is inside."""
         self._offsets = Tape(np.int64, None, ROOM)
-        self._tapes = [self._rows, self._until, self._times, self._offsets]
+        self._tapes = [self._rows, self._until, self._offsets]
         if rows is not None:
             self._numbers = Tape(np.int64, 2, ROOM)
             """The key of each row, and which of the key's rows it is."""
@@ -71,7 +71,7 @@ class HopWindow:
 
     def stamps(self) -> tuple[Vector, Vector]:
         """Return times and offsets of the rows held."""
-        return self._times.view(), self._offsets.view()
+        return self._until.view() - (self._range_us or 0), self._offsets.view()
 
     def add(self, times: Vector, offsets: Vector, codes_of: CodesOf, next_us: int) -> None:
         """Take in rows in order of time, but those that cannot be inside at the next hop, nor at a later one."""
@@ -89,12 +89,9 @@ class HopWindow:
         rows = self._rows.extend(len(times))
         for k in range(self.width + self._keys if len(times) else 0):
             rows[:, k] = codes_of(k, chosen)
-        self._times.append(times)
+        np.add(times, self._range_us or 0, out=self._until.extend(len(times)))
         self._offsets.append(offsets[chosen])
-        if self._range_us is not None:
-            np.add(times, self._range_us, out=self._until.extend(len(times)))
-        else:
-            self._until.extend(len(times))[:] = FOREVER
+        if self._range_us is None:
             self._tidy()
 
     def _number(self, keys: Matrix) -> Matrix:
@@ -154,8 +151,10 @@ class HopWindow:
 
     def at_last_hop(self) -> Tuples:
         """Return the rows that were inside at the last hop, if none has been given since."""
-        rows, until = self.held()[: self._given, : self.width], self._until.view()[: self._given]
-        return Tuples(np.ascontiguousarray(rows), until)
+        rows = np.ascontiguousarray(self.held()[: self._given, : self.width])
+        if self._range_us is None:
+            return Tuples(rows, np.full(len(rows), FOREVER, np.int64))
+        return Tuples(rows, self._until.view()[: self._given])
 
     def _inside(self, numbers: Matrix) -> Mask:
         """Tell which rows have not been pushed out, by their keys and numbers."""
