@@ -152,9 +152,10 @@ class GroupTuples(GroupBy):
     def delta(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the rows of groups that come and go."""
         bag = self._bag
-        touched = [np.zeros(0 if self.spec.keys or self._has[0] else 1, np.int64)]
+        touched = np.zeros(max(len(self._groups), 1), np.bool_)
+        touched[0] = not self.spec.keys and not self._has[0]
         if now_us > bag.now_us:
-            touched.append(bag.numbers[(bag.until < now_us) & (bag.until >= bag.now_us)])
+            touched[bag.numbers[(bag.until < now_us) & (bag.until >= bag.now_us)]] = True
             bag.expire(now_us)
         going = []
         for tuples in self._projected(now_us, pieces):
@@ -163,13 +164,13 @@ class GroupTuples(GroupBy):
             coming = tuples.signs > 0
             bag.add(tuples.where(coming), slots[coming])
             going.append(tuples.where(~coming))
-            touched.append(np.unique(slots))
+            if len(self._groups) > len(touched):
+                count = len(touched)
+                touched = grown_with_zeros(touched, count, max(len(self._groups), 3 * count // 2))
+            touched[slots] = True
         for tuples in going:  # maybe what another piece has brought
             bag.remove(tuples)
-        marks = np.zeros(max(len(self._groups), 1), np.bool_)
-        for slots in touched:
-            marks[slots] = True
-        chosen = np.flatnonzero(marks)
+        chosen = np.flatnonzero(touched)
         return self._changed(chosen) if len(chosen) else nothing(self.spec.width, True)
 
     def _changed(self, chosen: Vector) -> Tuples:
