@@ -222,9 +222,10 @@ def overhead(workload: Workload, rows_per_batch: int, seed: int, joined: bool) -
 
 
 def cut(rows: Batch, size: int) -> list[Batch]:
-    """Return rows in batches of so many rows per stream."""
-    count = max(len(r) for r in rows.values())
-    return [{n: r.between(k, min(k + size, len(r))) for n, r in rows.items()} for k in range(0, count, size)]
+    """Return rows in batches of about so many rows per stream, each a span of time of its own."""
+    edges = max(rows.values(), key=len).times[size::size]
+    places = {name: [0, *np.searchsorted(r.times, edges).tolist(), len(r)] for name, r in rows.items()}
+    return [{n: r.between(places[n][k], places[n][k + 1]) for n, r in rows.items()} for k in range(len(edges) + 1)]
 
 
 # Throughput ----------------------------------------------------------------------------------------------------------

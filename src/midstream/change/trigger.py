@@ -19,6 +19,11 @@ def triggers_of(results: Results) -> Matrix:
     return out
 
 
+def last_left_us(results: Results) -> int:
+    """Return when the last of some results left."""
+    return int(results.rows.column("_time")[-1].as_py() if results.order is None else results.order[-1, 0])
+
+
 def left_before(triggers: Matrix, at_us: int) -> npt.NDArray[np.bool_]:
     """Return which results left before a position; a window instance that ends at the position did.
 

@@ -22,7 +22,7 @@ from midstream.change.lifecycle import DRAINED, Element
 from midstream.change.merger import versioned
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
-from midstream.change.trigger import triggers_of
+from midstream.change.trigger import last_left_us
 from midstream.change.under_way import Change
 from midstream.engine.results.lineage import traced, valued
 from midstream.engine.results.order import ByVersion, by_version, cut, in_one_order
@@ -168,7 +168,7 @@ class ResultMerger:
         for results in self._merged(version, leaving, {}) if leaving else ():
             if not len(results):
                 continue  # what came in one bucket went in another
-            left_us = max(left_us, int(triggers_of(results)[-1, 0]))
+            left_us = max(left_us, last_left_us(results))
             out.append(versioned(results.rows, version))
         if out:
             self.control.last_left = (left_us, time.perf_counter())

@@ -61,6 +61,8 @@ def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> Mask:
 
 
 def _compute(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> list[Datum]:
+    if all(isinstance(expr, Column) for expr in exprs):
+        return [column(expr) for expr in exprs]  # type: ignore[arg-type]
     steps = _Steps()
     asked = [steps.number(expr) for expr in exprs]
     uses = Counter([*asked, *(arg for _, args in steps.steps for arg in args)])

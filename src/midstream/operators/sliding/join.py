@@ -25,17 +25,20 @@ from midstream.kernels.complete import (
 )
 from midstream.kernels.entries import KEY, LATEST, ROWS
 from midstream.kernels.join import (
+    ALIVE_AFTER,
+    ALIVE_AT,
     CURSOR_SIZE,
     FRESH,
     LEFT_AT,
     LEFT_COUNT,
+    NEWER_ONLY,
     RIGHT_AT,
     RIGHT_COUNT,
     TAKEN,
     TESTED,
     WALK,
     join_batches,
-    match_run,
+    pair_run,
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
 from midstream.model.time import FOREVER_US
@@ -266,14 +269,15 @@ class Join:
         spec, evictions = self.spec, self.sources.evictions
         self.index.adopt(probes[:, KEY])
         cursor = self._cursor()
+        cursor[ALIVE_AT], cursor[ALIVE_AFTER], cursor[NEWER_ONLY] = now_us, seq, newer_only
         found: list[Matrix] = []
         while True:
             out = self._pairs.of(self._width)
-            count = match_run(
+            count = pair_run(
                 cursor, side == LEFT, probes, FOREVER_US, mine.entries, len(mine.components), False,
                 other.entries, len(other.components), False, other.slots, before,
                 self.index.words, self.index.heads, spec.hashed, spec.keyed, False,
-                self._ops, evictions.table, evictions.bases, out, 0, True, newer_only, now_us, seq,
+                self._ops, evictions.table, evictions.bases, out, 0,
             )  # fmt: skip
             found.append(self._checked(out[:count], False))
             if cursor[LEFT_AT if side == LEFT else RIGHT_AT] == len(probes):
