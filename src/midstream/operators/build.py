@@ -9,6 +9,7 @@ from midstream.operators.aggregate.build import build_stages
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
 from midstream.operators.expression.evaluate import truth
+from midstream.operators.memory import keep_freed_memory
 from midstream.operators.sliding.build import build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline
@@ -25,6 +26,7 @@ __all__ = ["CACQ", "STAIRS", "TREE", "build", "build_sources", "build_tree", "ch
 def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
     """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
     check_framework(plan, framework)
+    keep_freed_memory()
     if plan.query.signed:
         return build_difference(plan, build_sources(plan, False), one_of_many)
     sources = build_sources(plan, True)

@@ -21,8 +21,8 @@ from midstream.kernels.bag import (
     keep_valid,
     link,
 )
-from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.tuples import Tuples
+from midstream.operators.memory import check_room
 from midstream.operators.source.tape import grown
 
 NEVER = -(2**62)

@@ -23,11 +23,11 @@ from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, check_codes, is_numbered
 from midstream.operators.hopping.emission import Emission
-from midstream.operators.hopping.memory import keep_freed_memory
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.rows import ByRow
 from midstream.operators.hopping.tuples import FOREVER, Tuples, together
 from midstream.operators.hopping.window import Chosen, HopWindow
+from midstream.operators.memory import keep_freed_memory
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA

@@ -21,9 +21,9 @@ from midstream.kernels.instances import sort_codes
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.memory import check_room
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, valid
+from midstream.operators.memory import check_room
 from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 

@@ -1,7 +1,7 @@
-"""Memory between batches: what one hop gives back is kept for the next, instead of asking the system for it again.
+"""Memory between micro-batches: what one gives back is kept for the next, instead of asking the system for it again.
 
-Operators make and drop arrays of some megabytes at every hop. The C library hands such memory back to the system at
-once, and the next hop pays for every page of it anew, often more than for the work done in it.
+Operators make and drop arrays of some megabytes in every micro-batch and at every hop. The C library hands such memory
+back to the system at once, and the next one pays for every page of it anew, often more than for the work done in it.
 """
 
 import ctypes
