@@ -1,10 +1,8 @@
 """Choose a join order: the cheapest tree by what is known of the rows, or the written order where nothing is."""
 
-from collections.abc import Iterable
-
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
-from midstream.optimize.search import Split, search
+from midstream.optimize.search import sets
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
@@ -39,12 +37,10 @@ def cheapest_tree(cost: JoinCost) -> Tree:
     best: dict[int, tuple[float, Tree]] = {1 << n: (0.0, name) for n, name in enumerate(cost.names)}
     top = (1 << len(cost.names)) - 1
 
-    def build(parts: int, ways: Iterable[Split]) -> None:
+    for parts, ways in sets(len(cost.names), lambda a, b: cost.join(a, b, top)):
         own = {(a, b): best[a][0] + best[b][0] + cost.join(a, b, top) for a, b in ways}
         a, b = min(own, key=lambda split: own[split])
         best[parts] = own[a, b], Pair(best[a][1], best[b][1])
-
-    search(len(cost.names), build, lambda a, b: cost.join(a, b, top))
     return best[top][1]
 
 

@@ -1,4 +1,4 @@
-"""The search for a join order: sets of things to join, as bits of a number, and the order in which they are built.
+"""The search for a join order: sets of things to join, as bits of a number, and the ways to split them.
 
 Dynamic programming over sets, bushy trees included; above MOST_PARTS things greedily. What a join costs, and which sets
 may be joined at all, is up to whoever searches.
@@ -16,25 +16,20 @@ Split = tuple[int, int]
 """A set in two parts that are joined last."""
 
 
-def search(
-    count: int,
-    build: Callable[[int, Iterable[Split]], None],
-    rank: Callable[[int, int], Any],
-    together: Callable[[int], bool] = lambda parts: True,
-) -> None:
-    """Build the trees of ever larger sets, up to that of all of so many things.
-
-    `build` keeps the cheapest tree of a set whose last join is one of those given. It is called for every set that is
-    `together`; of too many things for that, again and again for the two trees whose join ranks lowest.
-    """
+def sets(count: int, rank: Callable[[int, int], Any]) -> Iterator[tuple[int, Iterable[Split]]]:
+    """Yield ever larger sets, up to that of all of so many things, each with the ways to split it that are tried."""
     if count <= MOST_PARTS:
-        for parts in filter(together, subsets(count)):
-            build(parts, splits(parts))
-        return
+        yield from ((parts, splits(parts)) for parts in subsets(count))
+    else:
+        yield from ((a | b, [(a, b)]) for a, b in greedy(count, rank))
+
+
+def greedy(count: int, rank: Callable[[int, int], Any]) -> Iterator[Split]:
+    """Yield the joins of so many things, up to that of all of them: each time the two trees whose join ranks lowest."""
     trees = [1 << n for n in range(count)]
     while len(trees) > 1:
         a, b = min(combinations(trees, 2), key=lambda pair: rank(*pair))
-        build(a | b, [(a, b)])
+        yield a, b
         trees = sorted([a | b, *(t for t in trees if t not in (a, b))])
 
 

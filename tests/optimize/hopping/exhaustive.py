@@ -64,12 +64,14 @@ def cheapest_modes(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) ->
     return best
 
 
-def cheapest(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, most: int) -> tuple[float, Rel, int]:
+def cheapest(
+    root: Rel, emit: Emit, sizes: Sizes, constants: Constants, most: int, working: str = WINDOW
+) -> tuple[float, Rel, int]:
     """Try every tree; return the cost of the cheapest, the tree, and how many there were."""
     best, tree, count = float("inf"), root, 0
     for graph in reachable(graph_of(root), Fresh(aliases_in(root)), most):
         for rel in _Trees(most).graph(graph, ordered=True):
-            found = assign_modes(rel, emit, sizes, constants).cost
+            found = assign_modes(rel, emit, sizes, constants, working).cost
             best, tree = (found, rel) if found < best else (best, tree)
             count += 1
             if count > most:

@@ -7,12 +7,8 @@ from optimize.hopping.brute_force import answer
 from optimize.hopping.exhaustive import TooMany, _Trees, moved_once
 from optimize.hopping.random_plans import INT, SECOND, STREAMS, RandomPlans, equal
 
-from midstream.model.statistics import Statistics
-from midstream.optimize.hopping.cost import Constants
-from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import Difference, Graph, graph_of
-from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
 from midstream.optimize.hopping.push_difference import push_difference, push_differences
 from midstream.plan.algebra import Anti, Distinct, Except, Join, Project, Rel, Scan, Select
@@ -40,7 +36,8 @@ def same_rows(a: Rel, b: Rel, tries: int = 60) -> bool:
 
 
 def tree(graph: Graph) -> Rel:
-    return PlanGraph(Sizes(Statistics(), SECOND), Constants()).graph(graph)[0].ways["C"].rel
+    """Return some tree of a graph as it is."""
+    return _Trees(1_000_000).graph(graph, ordered=True)[0]
 
 
 def soldiers(all_: bool = True, columns: tuple[str, ...] = ("x", "k")) -> Rel:

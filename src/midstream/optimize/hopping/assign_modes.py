@@ -4,12 +4,11 @@ For every operator the cheapest way to give a delta and the cheapest way to give
 with the modes below it: what is above an operator sees of it only which of the two it gives (theorem of optimality).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.plan.algebra import Rel, Scan, inputs, operators
+from midstream.plan.algebra import Rel, Scan, inputs
 from midstream.plan.modes import MODES, WINDOW
 from midstream.plan.query import DELTA, Emit
 
@@ -23,33 +22,20 @@ class Planned:
     modes: tuple[str, ...]
 
 
-Ways = dict[str, Planned]
-"""The cheapest tree that gives a delta ("D") and the cheapest that gives the complete relation ("C")."""
-
-
-def assign_modes(
-    root: Rel,
-    emit: Emit,
-    sizes: Sizes,
-    constants: Constants,
-    working: tuple[str, ...] = (),
-) -> Planned:
-    """Return a tree with the cheapest modes that give what is emitted."""
-    ways = list(working) or [WINDOW for _ in operators(root)]
-    number = iter(range(len(ways)))
-    best = _best(root, sizes, constants, lambda: ways[next(number)], emit == DELTA)
+def assign_modes(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, working: str = WINDOW) -> Planned:
+    """Return a tree with the cheapest modes that give what is emitted, when all operators work in one way."""
+    best = _best(root, sizes, constants, working, emit == DELTA)
     return best["D" if emit == DELTA else "C"]
 
 
-def _best(rel: Rel, sizes: Sizes, constants: Constants, next_way: Callable[[], str], emitted: bool = False) -> Ways:
+def _best(rel: Rel, sizes: Sizes, constants: Constants, working: str, emitted: bool = False) -> dict[str, Planned]:
     if isinstance(rel, Scan):
         return dict.fromkeys("DC", Planned(0.0, rel, ()))
-    below = [_best(child, sizes, constants, next_way) for child in inputs(rel)]
-    way = next_way()
-    best: Ways = {}
+    below = [_best(child, sizes, constants, working) for child in inputs(rel)]
+    best: dict[str, Planned] = {}
     for mode in MODES:
         reading = [b[mode[0]] for b in below]
-        total = cost(rel, mode, way, sizes, constants, emitted).total + sum(r.cost for r in reading)
+        total = cost(rel, mode, working, sizes, constants, emitted).total + sum(r.cost for r in reading)
         if mode[2] not in best or total < best[mode[2]].cost:
             best[mode[2]] = Planned(total, rel, (*(m for r in reading for m in r.modes), mode))
     return best

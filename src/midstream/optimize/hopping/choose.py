@@ -3,12 +3,12 @@
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Size, Statistics
 from midstream.optimize.hopping.assign_modes import Planned, assign_modes
+from midstream.optimize.hopping.candidates import Pricing
 from midstream.optimize.hopping.cost import Constants, Cost, cost
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
 from midstream.optimize.hopping.place_differences import PlaceDifferences
-from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.push_down import push_down
 from midstream.plan.algebra import Rel, operators
@@ -48,42 +48,36 @@ def choose(
 
 def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants, working: str) -> Planned:
     root, emit = query.root, query.emit
-
-    def in_its_way(planned: Planned) -> Planned:
-        """Return a tree with the modes that are the cheapest for how operators work; trees are found by window."""
-        if working == WINDOW:
-            return planned
-        return assign_modes(planned.rel, emit, sizes, constants, (working,) * len(planned.modes))
-
-    written = in_its_way(assign_modes(root, emit, sizes, constants))
+    written = assign_modes(root, emit, sizes, constants, working)
     if shape == "as-written":
         return written
-    pushed = in_its_way(push_down(root, emit, sizes, constants)) if shape == "push-down" or working != WINDOW else None
-    if shape == "push-down" and pushed is not None:
-        return pushed
-    best = in_its_way(optimal(root, emit, sizes, constants))
+    if shape == "push-down":
+        return push_down(root, emit, sizes, constants, working=working)
     # The tree as it is written may do without a projection that restores the order of columns.
-    return min([written, best, *([pushed] if pushed is not None else [])], key=lambda planned: planned.cost)
+    return min(written, optimal(root, emit, sizes, constants, working), key=lambda planned: planned.cost)
 
 
-def optimal(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> Planned:
+def optimal(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, working: str = WINDOW) -> Planned:
     """Return the cheapest plan over all positions of differences and anti-joins, join orders and modes."""
-    return _searched(root, emit, sizes, constants)[0]
+    return searched(root, emit, Pricing(sizes, constants, working))[0]
 
 
-def _searched(root: Rel, emit: Emit, sizes: Sizes, constants: Constants) -> tuple[Planned, PlaceDifferences]:
-    places = PlaceDifferences(Fresh(aliases_in(root)))
-    best = PlanGraph(sizes, constants, places).whole(push_differences(graph_of(root)), emit)
-    return Planned(best.cost, places.fresh.tidied(best.rel), best.modes), places
+def searched(root: Rel, emit: Emit, price: Pricing) -> tuple[Planned, PlaceDifferences]:
+    """Return the cheapest plan, and the search that has found it."""
+    heuristic = push_down(root, emit, price.sizes, price.constants, working=price.working)
+    search = PlaceDifferences(price, Fresh(aliases_in(root)), heuristic.cost)
+    found = search.whole(push_differences(graph_of(root)), emit)
+    best = min([heuristic, *found], key=lambda planned: planned.cost)
+    return Planned(best.cost, search.fresh.tidied(best.rel), best.modes), search
 
 
 def left_out(query: Query, statistics: Statistics, constants: Constants) -> tuple[int, int]:
-    """Return how many graphs the search for an optimal plan looks at, and how many more it knows of and leaves out.
+    """Return how many positions of differences the search for an optimal plan looks at, and how many it leaves out.
 
-    Only large queries leave some out; those have yet others.
+    Only large queries leave some out; those may have yet others.
     """
-    _, places = _searched(query.root, query.emit, Sizes(statistics, query.every_us), constants)
-    return places.looked_at, places.left_out
+    _, search = searched(query.root, query.emit, Pricing(Sizes(statistics, query.every_us), constants))
+    return search.looked_at, search.left_out
 
 
 def same_modes(root: Rel, modes: str, emit: Emit) -> tuple[str, ...]:

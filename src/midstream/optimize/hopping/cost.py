@@ -17,7 +17,6 @@ from typing import Any
 from midstream.model.statistics import Size
 from midstream.optimize.hopping.counts import present
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -161,21 +160,22 @@ def cost(node: Rel, mode: str, working: str, sizes: Sizes, constants: Constants,
     parts = [sizes.of(b) for b in below]
     given = sizes.of(node)
     delta = mode[0] == "D"
-    own = own_cost(node, delta, parts, given, sizes, constants)
+    own = _own_cost(node, delta, parts, given, sizes, constants)
     for child, size in zip(below, parts, strict=True):
         if isinstance(child, Scan):
             own += read_cost(delta, size, constants)
     if delta and working == TUPLE:
-        own += _flips(node, parts, given, constants.of(operator_name(node)))
+        name = operator_name(node)
+        own += by_tuple_cost(name, parts, given, constants.of(name))
     if emitted:
         own += emission_cost(mode, given, constants)
     return own + conversion_cost(mode, given, constants)
 
 
-def own_cost(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
+def _own_cost(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Sizes, constants: Constants) -> Cost:
     """Return what it costs an operator to compute its answer from inputs of given sizes, deltas or complete."""
-    c = constants.of(operator_name(node))
-    read = sum(s.delta if delta else s.complete for s in below)
+    name = operator_name(node)
+    c = constants.of(name)
     match node, below:
         case Join(left, right, conjuncts), (a, b):
             rest = [c for c in conjuncts if not is_key(c, set(left.columns), set(right.columns))]
@@ -185,20 +185,26 @@ def own_cost(node: Rel, delta: bool, below: Sequence[Size], out: Size, sizes: Si
             keys = [c for c in conjuncts if is_key(c, set(left.columns), set(right.columns))]
             pairs = sizes.passing(keys, {**a.distinct, **b.distinct})
             return anti_cost(delta, a, b, out, len(conjuncts) - len(keys), pairs, c)
-        case Except(), (a, b):
-            return _except_cost(delta, a, b, out, c)
-        case Distinct(), (a,):
-            # A set is a difference with nothing on the right.
-            return _except_cost(delta, a, Size(0.0, 0.0, 0.0, 0.0), out, c)
-        case Group(_, _, _, aggregates), (a,):
-            return _group_cost(delta, a, out, aggregates, c)
-        case Union(), _:
-            return Cost(c.fixed, evaluate=c.union * read)
         case Select(_, conjuncts), _:
-            return Cost(c.fixed, evaluate=c.select * len(conjuncts) * read)
-        case Project(), _:
-            return Cost(c.fixed, evaluate=c.project * read)
-    return Cost()
+            return step_cost(name, delta, below, out, c, len(conjuncts))
+        case Group(_, _, _, aggregates), _:
+            return step_cost(name, delta, below, out, c, len(aggregates))
+    return step_cost(name, delta, below, out, c)
+
+
+def step_cost(name: str, delta: bool, below: Sequence[Size], out: Size, c: Constants, count: int = 1) -> Cost:
+    """Return the cost of an operator that is no join, by what it is called; of how many conditions or aggregates."""
+    read = sum(s.delta if delta else s.complete for s in below)
+    match name:
+        case "difference" | "difference of bags":
+            return _except_cost(delta, below[0], below[1], out, c)
+        case "distinct":
+            # A set is a difference with nothing on the right.
+            return _except_cost(delta, below[0], Size(0.0, 0.0, 0.0, 0.0), out, c)
+        case "group" | "group anew":
+            return _group_cost(delta, below[0], out, name == GROUP, count, c)
+    each = {UNION: c.union, SELECT: c.select * count, PROJECT: c.project}[name]
+    return Cost(c.fixed, evaluate=each * read)
 
 
 def is_key(conjunct: Expr, lefts: set[Column], rights: set[Column]) -> bool:
@@ -292,10 +298,10 @@ def _except_cost(delta: bool, a: Size, b: Size, out: Size, c: Constants) -> Cost
     return Cost(c.fixed, insert=c.compare * (a.complete + b.complete), evaluate=c.copy * out.complete)
 
 
-def _group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate], c: Constants) -> Cost:
+def _group_cost(delta: bool, a: Size, out: Size, exact: bool, aggregates: int, c: Constants) -> Cost:
     """Return the cost of groups: with deltas counts and sums are kept, or the groups that change are computed anew."""
-    work = c.group * max(len(aggregates), 1)
-    if delta and all(a.exact for a in aggregates):
+    work = c.group * max(aggregates, 1)
+    if delta and exact:
         counted = work * (a.delta + a.matured)
         return Cost(
             c.fixed,
@@ -316,8 +322,8 @@ def _group_cost(delta: bool, a: Size, out: Size, aggregates: Sequence[Aggregate]
     return Cost(c.fixed, probe=c.compare * a.complete, evaluate=work * a.complete)
 
 
-def _flips(node: Rel, below: Sequence[Size], out: Size, c: Constants) -> Cost:
+def by_tuple_cost(name: str, below: Sequence[Size], out: Size, c: Constants) -> Cost:
     """Return what it costs more to decide on every tuple as it comes: at worst every one changes a decision."""
     came = sum(s.delta for s in below)
-    turned = max(0.0, came - out.delta) if isinstance(node, Except | Anti | Distinct | Group) else 0.0
+    turned = 0.0 if name in (JOIN, UNION, SELECT, PROJECT) else max(0.0, came - out.delta)
     return Cost(flips=c.arrival * came + c.copy * turned)

@@ -14,7 +14,7 @@ differences pushed down.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from midstream.model.statistics import ByColumn, Name, Size, Statistics
+from midstream.model.statistics import ByColumn, Size, Statistics
 from midstream.optimize.guesses import distinct_values, passing, rows_per_s, values_of, window_rows
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.graph import (
@@ -57,6 +57,7 @@ class Sizes:
         self._of_tree: dict[int, tuple[Rel, Size]] = {}
         self._of_graph: dict[Graph, Size] = {}
         self._of_part: dict[Part, Size] = {}
+        self._pushed: dict[Difference, Graph] = {}
 
     def of(self, rel: Rel) -> Size:
         """Return the size of a tree's answer."""
@@ -83,9 +84,7 @@ class Sizes:
     def _graph(self, graph: Graph) -> Size:
         own = [self.filtered(part, own_conjuncts(graph, number)) for number, part in enumerate(graph.parts)]
         size = projected(self.block(graph, own, range(len(own)), graph.antis), graph.outputs)
-        if not graph.distinct:
-            return size
-        return self._measured(distinct_of(size, graph.columns), graph_text(graph, self.statistics.known_as))
+        return self.as_set(size, graph) if graph.distinct else size
 
     def block(self, graph: Graph, own: Sequence[Size], chosen: Sequence[int], antis: Sequence[Without]) -> Size:
         """Return the size of some parts of a graph joined, less what some of its anti-joins leave out.
@@ -94,7 +93,9 @@ class Sizes:
         """
         owners, inside = graph.owners(), set(chosen)
         within = [(c, at) for c in graph.conjuncts if (at := reads(owners, [c])) <= inside]
-        size = self.joined([own[i] for i in chosen], [c for c, at in within if len(at) > 1], own)
+        distinct = {name: d for s in own for name, d in s.distinct.items()}
+        passed = self.passing([c for c, at in within if len(at) > 1], distinct)
+        size = self.joined([own[i] for i in chosen], passed, distinct)
         for anti in antis:
             size = self.without(size, anti)
         return self.seen(size, [graph.parts[i] for i in chosen], [c for c, _ in within], antis)
@@ -120,63 +121,48 @@ class Sizes:
         """Return the size of a part."""
         found = self._of_part.get(part)
         if found is None:
-            found = self._of_part[part] = self.seen(self._part(part), (part,), (), ())
+            found = self._of_part[part] = self.made(part, *map(self.graph, graphs_in(part)))
         return found
 
-    def _part(self, part: Part) -> Size:
-        match part:
-            case Scan():
-                return self._scan(part)
-            case GroupOf(child):
-                return self._groups(part, self.graph(child))
-            case UnionOf(left, right):
-                return _union(part, self.graph(left), self.graph(right))
-            case Computed(graph):
-                return self.graph(graph)
-            case Graph():
-                return self.graph(part)
-            case Difference():
-                return self._difference(part)
+    def made(self, part: Part, *below: Size) -> Size:
+        """Return the size of a part that is made of graphs with these sizes."""
+        match part, below:
+            case Scan(), ():
+                size = self._scan(part)
+            case GroupOf(), (child,):
+                size = self._groups(part, child)
+            case UnionOf(), (left, right):
+                size = _union(part, left, right)
+            case Difference(), (left, right):
+                size = self._difference(part, left, right)
+            case _, _:
+                size = below[0]
+        return self.seen(size, (part,), (), ())
 
-    def joined(self, sizes: Sequence[Size], conjuncts: Iterable[Expr], everything: Sequence[Size]) -> Size:
-        """Return the size of a join of sizes; `everything`: all that is joined further up, whose columns are known."""
-        distinct: ByColumn = {}
-        for size in everything:
-            distinct.update(size.distinct)
-        rows, old, unmatured, staying = 1.0, 1.0, 1.0, 1.0
+    def joined(self, sizes: Sequence[Size], passed: float, distinct: ByColumn) -> Size:
+        """Return the size of a join of sizes of which conditions pass a part, with the values of its columns."""
+        rows, old, unmatured, staying = passed, 1.0, 1.0, 1.0
         for size in sizes:
             rows, old = rows * size.complete, old * size.old
             unmatured, staying = unmatured * size.unmatured, staying * size.staying
-        return sized(rows * self.passing(conjuncts, distinct), old, unmatured, staying, distinct)
+        return sized(rows, old, unmatured, staying, distinct)
 
     def passing(self, conjuncts: Iterable[Expr], distinct: ByColumn) -> float:
-        """Return the part of all combinations that pass conditions; equalities that follow from others pass all."""
-        passed = 1.0
-        above: dict[Name, Name] = {}
+        """Return the part of all combinations that pass conditions."""
+        return Conditions(((0, c) for c in conjuncts), self.statistics, distinct).passing(0)
 
-        def top(name: Name) -> Name:
-            while name in above:
-                name = above[name]
-            return name
-
-        for conjunct in sorted(map(in_order, conjuncts), key=str):
-            pair = equal_columns(conjunct)
-            if pair is not None:
-                a, b = (top((c.alias, c.name)) for c in pair)
-                if a == b:
-                    continue
-                above[a] = b
-            passed *= passing(self.statistics, conjunct, distinct)
-        return passed
-
-    def without(self, left: Size, anti: Without) -> Size:
+    def without(self, left: Size, anti: Without, right: Size | None = None) -> Size:
         """Return what an anti-join leaves: a row stays when no partner comes, and is there when it has none."""
-        right = self.graph(anti.right)
+        right = right or self.graph(anti.right)
         distinct = {**left.distinct, **right.distinct}
         partners = right.complete * self.passing(anti.conjuncts, distinct)
         undisturbed = absent(partners * (1 - right.old))
         rows, old, staying = left.complete * absent(partners), left.old * undisturbed, left.staying * undisturbed
         return sized(rows, old, left.unmatured, staying, left.distinct)
+
+    def as_set(self, size: Size, graph: Graph) -> Size:
+        """Return the size of a graph's rows when each is given once."""
+        return self._measured(distinct_of(size, graph.columns), graph_text(graph, self.statistics.known_as))
 
     def seen(self, size: Size, parts: Iterable[Part], conjuncts: Iterable[Expr], antis: Iterable[Without]) -> Size:
         """Return what was measured of a join instead of an estimate, if it was."""
@@ -216,15 +202,63 @@ class Sizes:
             distinct[(column.alias, column.name)] = values_of(key, child.distinct)
         return sized(groups, 1 - touched, 1.0, 1 - touched, distinct)
 
-    def _difference(self, part: Difference) -> Size:
-        pushed = push_differences(alone(part))
+    def _difference(self, part: Difference, left: Size, right: Size) -> Size:
+        if part not in self._pushed:
+            self._pushed[part] = push_differences(alone(part))
+        pushed = self._pushed[part]
         if not isinstance(pushed.parts[0], Difference) or len(pushed.parts) > 1:
-            size = self.graph(pushed)
-            return replace(size, negative=size.negative + size.matured, matured=0.0)
-        left, right = self.graph(part.left), self.graph(part.right)
+            return taken_back(self.graph(pushed))
         values = max(_likely_values(left, part.left.columns), _likely_values(right, part.right.columns))
         size = (_less_bag if part.all else _less_set)(left, right, values)
         return replace(size, distinct=left.distinct)
+
+
+class Conditions:
+    """Conditions between parts: which of all combinations pass them. Equalities that follow from others pass all."""
+
+    def __init__(self, conjuncts: Iterable[tuple[int, Expr]], statistics: Statistics, distinct: ByColumn) -> None:
+        found = sorted(((str(c), bits, c) for bits, c in ((b, in_order(c)) for b, c in conjuncts)), key=lambda f: f[0])
+        self._each = [(bits, equal_columns(c), passing(statistics, c, distinct)) for _, bits, c in found]
+
+    def passing(self, parts: int) -> float:
+        """Return the part of all combinations of some parts, as bits, that passes the conditions among them."""
+        passed = 1.0
+        above: dict[Column, Column] = {}
+
+        def top(column: Column) -> Column:
+            while column in above:
+                column = above[column]
+            return column
+
+        for bits, pair, own in self._each:
+            if bits & ~parts:
+                continue
+            if pair is not None:
+                a, b = map(top, pair)
+                if a == b:
+                    continue
+                above[a] = b
+            passed *= own
+        return passed
+
+
+def graphs_in(part: Part) -> tuple[Graph, ...]:
+    """Return the graphs that a part is made of."""
+    match part:
+        case GroupOf(child):
+            return (child,)
+        case UnionOf(left, right) | Difference(left, right):
+            return left, right
+        case Computed(graph):
+            return (graph,)
+        case Graph():
+            return (part,)
+    return ()
+
+
+def taken_back(size: Size) -> Size:
+    """Return the size of a difference's answer, which does not end by itself."""
+    return replace(size, negative=size.negative + size.matured, matured=0.0)
 
 
 def across(graph: Graph) -> list[Expr]:

@@ -2,192 +2,203 @@
 
     parts ──▶ conditions on one part ──▶ joins and anti-joins ──▶ projection ──▶ distinct
 
-`places` says which other graphs give the same rows with differences elsewhere; of all of them the cheapest is kept,
-one for each size that it may have, since what is above costs by size.
+Conditions on a difference, a set or a projection are tested above or inside, a projection right above a difference or
+a set is done above or below, whatever is cheaper. Whether differences are placed, too, is up to whoever asks.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
+from math import inf
 
 from midstream.model.statistics import Size
-from midstream.optimize.hopping.assign_modes import Planned, Ways, assign_modes
-from midstream.optimize.hopping.cost import Constants, conversion_cost, own_cost, read_cost
-from midstream.optimize.hopping.estimate import Sizes
+from midstream.optimize.hopping.assign_modes import Planned, assign_modes
+from midstream.optimize.hopping.candidates import Candidate, Kind, Pricing, Step, keep, kind_of, rounded, scaled
+from midstream.optimize.hopping.cost import (
+    DIFFERENCE,
+    DIFFERENCE_OF_BAGS,
+    DISTINCT,
+    GROUP,
+    GROUP_ANEW,
+    PROJECT,
+    SELECT,
+    UNION,
+    read_cost,
+)
+from midstream.optimize.hopping.estimate import graphs_in, projected
 from midstream.optimize.hopping.graph import (
-    Computed,
     Difference,
     Graph,
     GroupOf,
+    Outputs,
     Part,
     UnionOf,
-    Without,
     alone,
     own_conjuncts,
+    reads,
 )
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
+from midstream.optimize.hopping.plain_names import rename_below
+from midstream.optimize.hopping.pull_difference import project_below
+from midstream.optimize.hopping.select_below import select_below
+from midstream.optimize.search import bits_of, members
 from midstream.plan.algebra import Distinct, Except, Group, Project, Rel, Scan, Select, Union
-from midstream.plan.expr import columns
-from midstream.plan.modes import CICO, CIDO, DICO, DIDO
+from midstream.plan.expr import Expr, columns
 from midstream.plan.query import DELTA, Emit
-
-Places = Callable[[Graph, bool], Iterable[Graph]]
-"""Graphs that give the same rows as one; whether how often they give them does not matter."""
-
-
-def as_it_is(graph: Graph, as_set: bool) -> Iterable[Graph]:
-    """Leave every difference where it stands."""
-    return (graph,)
-
-
-@dataclass(frozen=True)
-class PlannedGraph:
-    """A graph with all differences in their places, and the cheapest trees for it."""
-
-    graph: Graph
-    size: Size
-    ways: Ways
 
 
 class PlanGraph:
-    """The search for the cheapest trees of graphs."""
+    """The search for the cheapest trees of graphs, every difference where it stands.
 
-    def __init__(
-        self, sizes: Sizes, constants: Constants, places: Places = as_it_is, deepest_antis: bool = False
-    ) -> None:
-        self.sizes, self.constants, self.places, self.deepest = sizes, constants, places, deepest_antis
-        self._known: dict[tuple[Graph, bool, bool], list[PlannedGraph]] = {}
+    What costs more than `limit` is left out.
+    """
 
-    def whole(self, graph: Graph, emit: Emit) -> Planned:
-        """Return the cheapest plan of a whole query.
+    def __init__(self, price: Pricing, deepest_antis: bool = False, limit: float = inf) -> None:
+        self.price, self.sizes, self.deepest, self.limit = price, price.sizes, deepest_antis, limit
+        self._graphs: dict[tuple[Graph, bool, bool], list[Candidate]] = {}
+        self._orders: dict[tuple[Graph, bool], OrderJoins] = {}
+        self._parts: dict[tuple[Part, bool], list[Candidate]] = {}
+
+    def whole(self, graph: Graph, emit: Emit) -> list[Planned]:
+        """Return plans of a whole query, the cheapest among them; none, if they cost more than the limit.
 
         A root that gives deltas also pays for their way out. With that the cheapest tree for deltas or the cheapest one
         for complete relations is the best: telling the change from deltas costs no more than keeping an answer and
         comparing it.
         """
-        planned = self.graph(graph)
+        found = self.graph(graph)
         if emit != DELTA:
-            return min((p.ways["C"] for p in planned), key=lambda p: p.cost)
-        trees = {id(rel): rel for p in planned for rel in (p.ways["D"].rel, p.ways["C"].rel)}
-        assigned = [assign_modes(rel, emit, self.sizes, self.constants) for rel in trees.values()]
-        return min(assigned, key=lambda p: p.cost)
+            return [min((c.ways["C"] for c in found), key=lambda step: step.cost).planned()] if found else []
+        trees = [c.ways[give].planned().rel for c in found for give in "DC"]
+        price = self.price
+        return [assign_modes(rel, emit, price.sizes, price.constants, price.working) for rel in trees]
 
-    def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[PlannedGraph]:
-        """Return the cheapest plans of a graph. `ordered`: its columns are read by position."""
+    def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[Candidate]:
+        """Return the cheapest trees of a graph. `ordered`: its columns are read by position."""
         key = (graph, ordered, as_set)
-        if key not in self._known:
-            self._known[key] = self._graph(graph, ordered, as_set)
-        return self._known[key]
+        if key not in self._graphs:
+            forms = _forms(graph, as_set)
+            self._graphs[key] = different(c for form in forms for c in self._form(form, ordered, as_set))
+        return self._graphs[key]
 
-    def _graph(self, graph: Graph, ordered: bool, as_set: bool) -> list[PlannedGraph]:
-        found: dict[_Kind, PlannedGraph] = {}
-        for placed in self.places(graph, as_set):
-            set_here = as_set or placed.distinct
-            parts = [self.part(p, set_here) for p in placed.parts]
-            rights = [self.graph(a.right, ordered=False, as_set=True) for a in placed.antis]
-            for chosen in product(*parts):
-                for right in product(*rights):
-                    _keep(found, self._planned(placed, chosen, right, ordered))
-        return list(found.values())
-
-    def _planned(
-        self, graph: Graph, parts: Sequence[PlannedGraph], rights: Sequence[PlannedGraph], ordered: bool
-    ) -> PlannedGraph:
-        antis = tuple(Without(r.graph, a.conjuncts) for r, a in zip(rights, graph.antis, strict=True))
-        graph = replace(graph, parts=tuple(p.graph.parts[0] for p in parts), antis=antis)
+    def _form(self, graph: Graph, ordered: bool, as_set: bool) -> Iterable[Candidate]:
+        every = (1 << len(graph.parts)) - 1, (1 << len(graph.antis)) - 1
         narrow = narrowed(graph) if ordered or graph.distinct else None
         if narrow is not None:
-            parts = [self._alone(narrow, {give: replace(way, rel=narrow) for give, way in parts[0].ways.items()})]
             graph = replace(graph, parts=(narrow,))
-        inside = replace(graph, distinct=False)
-        size = self.sizes.graph(inside)
-        planned = PlannedGraph(inside, size, self._joined(graph, parts, rights))
-        if narrow is None and projects(graph, ordered):
-            planned = replace(planned, ways=self._over([planned], size, partial(Project, outputs=graph.outputs)))
+        order = self.order(graph, as_set or graph.distinct)
+        if len(graph.parts) > 1:
+            return self.given(order, *every, graph.outputs, ordered, graph.distinct)
+        return [self.finished(graph, candidate, ordered) for candidate in order.found(*every).values()]
+
+    def order(self, graph: Graph, as_set: bool) -> OrderJoins:
+        """Return the search for trees of the parts of a graph, the same for graphs that give something else of them."""
+        graph = replace(graph, outputs=(), distinct=False)
+        if (graph, as_set) not in self._orders:
+            own = [own_conjuncts(graph, number) for number in range(len(graph.parts))]
+            parts = [self._filtered(p, c, as_set) for p, c in zip(graph.parts, own, strict=True)]
+            sizes = [self.sizes.filtered(p, c) for p, c in zip(graph.parts, own, strict=True)]
+            rights = [self.graph(a.right, ordered=False, as_set=True) for a in graph.antis]
+            order = OrderJoins(graph, parts, sizes, rights, self.price, self.deepest, self.limit)
+            self._orders[graph, as_set] = order
+        return self._orders[graph, as_set]
+
+    def given(
+        self, order: OrderJoins, parts: int, done: int, outputs: Outputs, ordered: bool, distinct: bool = False
+    ) -> list[Candidate]:
+        """Return the cheapest trees of what is given of some parts, with anti-joins done."""
+        graph = restricted(order.graph, parts, done, outputs, distinct)
+        return different(self.finished(graph, c, ordered) for c in order.found(parts, done).values())
+
+    def finished(self, graph: Graph, joined: Candidate, ordered: bool) -> Candidate:
+        """Return what is given of a graph whose parts are joined."""
+        size = projected(joined.size, graph.outputs)
+        made = Candidate(size, joined.ways)
+        if projects(graph, ordered):
+            made = self.price.over(PROJECT, [joined], size, partial(Project, outputs=graph.outputs))
         if graph.distinct and not is_set(graph):
-            whole = self.sizes.graph(graph)
-            return PlannedGraph(graph, whole, self._over([planned], whole, Distinct))
-        return planned
+            made = self.price.over(DISTINCT, [made], self.sizes.as_set(size, graph), Distinct)
+        return made
 
-    def _joined(self, graph: Graph, parts: Sequence[PlannedGraph], rights: Sequence[PlannedGraph]) -> Ways:
-        filtered: list[tuple[Size, Ways]] = []
-        for number, planned in enumerate(parts):
-            own = own_conjuncts(graph, number)
-            fewer = self.sizes.filtered(graph.parts[number], own)
-            ways = self._over([planned], fewer, partial(Select, conjuncts=tuple(own))) if own else planned.ways
-            filtered.append((fewer, ways))
-        right = [(r.size, r.ways) for r in rights]
-        return OrderJoins(graph, filtered, right, self.sizes, self.constants, self.deepest).ways()
+    def _filtered(self, part: Part, own: list[Expr], as_set: bool) -> dict[Kind, Candidate]:
+        """Return the cheapest trees of a part under conditions on it alone, tested above it or inside."""
+        fewer = self.sizes.filtered(part, own)
+        forms = [(part, tuple(own))]
+        inside = select_below(replace(alone(part), conjuncts=tuple(own)), 0) if own else None
+        if inside is not None:
+            forms.append((inside.parts[0], inside.conjuncts))
+        found: dict[Kind, Candidate] = {}
+        for form, rest in forms:
+            for made in self.part(form, as_set):
+                kind = kind_of(made.size, self.sizes.part(form))
+                keep(found, kind, self.select(made, rest, scaled(fewer, kind)))
+        return found
 
-    def part(self, part: Part, as_set: bool) -> list[PlannedGraph]:
-        """Return the cheapest plans of a part, each as a graph of it alone."""
+    def select(self, made: Candidate, conjuncts: tuple[Expr, ...], fewer: Size) -> Candidate:
+        """Return rows under conditions, of which there may be none."""
+        if not conjuncts:
+            return Candidate(fewer, made.ways)
+        return self.price.over(SELECT, [made], fewer, partial(Select, conjuncts=conjuncts), len(conjuncts))
+
+    def part(self, part: Part, as_set: bool) -> list[Candidate]:
+        """Return the cheapest trees of a part."""
+        if (part, as_set) not in self._parts:
+            self._parts[part, as_set] = different(self._made(part, as_set))
+        return self._parts[part, as_set]
+
+    def _made(self, part: Part, as_set: bool) -> Iterator[Candidate]:
         make: Callable[..., Rel]
+        count, ordered = 1, False
         match part:
             case Scan():
                 size = self.sizes.part(part)
-                costs = {give: read_cost(give == "D", size, self.constants).total for give in "DC"}
-                return [self._alone(part, {give: Planned(c, part, ()) for give, c in costs.items()})]
-            case Computed(graph):
-                return [self._alone(Computed(g.graph), g.ways) for g in self.graph(graph, False)]
-            case Graph():
-                return [self._alone(_as_part(g.graph), g.ways) for g in self.graph(part, False, as_set)]
-            case GroupOf(child):
-                make = partial(Group, alias=part.alias, keys=part.keys, aggregates=part.aggregates)
-                return [self._made(replace(part, child=g.graph), make, g) for g in self.graph(child, ordered=False)]
-            case UnionOf(left, right):
-                make = partial(Union, columns=part.columns)
-                sides = product(self.graph(left, True, as_set), self.graph(right, True, as_set))
-            case Difference(left, right, all_):
+                costs = {give: read_cost(give == "D", size, self.price.constants).total for give in "DC"}
+                yield Candidate(size, {give: Step(cost, lambda: part) for give, cost in costs.items()})
+                return
+            case GroupOf(_, alias, keys, aggregates):
+                name = GROUP if all(a.exact for a in aggregates) else GROUP_ANEW
+                count, as_set = len(aggregates), False
+                make = partial(Group, alias=alias, keys=keys, aggregates=aggregates)
+            case UnionOf():
+                name, ordered, make = UNION, True, partial(Union, columns=part.columns)
+            case Difference(all=all_):
+                name, ordered, as_set = DIFFERENCE_OF_BAGS if all_ else DIFFERENCE, True, not all_
                 make = partial(Except, all=all_)
-                sides = product(self.graph(left, True, not all_), self.graph(right, True, not all_))
-        found: dict[_Kind, PlannedGraph] = {}
-        for a, b in sides:
-            _keep(found, self._made(replace(part, left=a.graph, right=b.graph), make, a, b))
-        return list(found.values())
-
-    def _alone(self, part: Part, ways: Ways) -> PlannedGraph:
-        return PlannedGraph(alone(part), self.sizes.part(part), ways)
-
-    def _made(self, part: Part, make: Callable[..., Rel], *below: PlannedGraph) -> PlannedGraph:
-        """Return a part that is made by an operator over planned graphs."""
-        return self._alone(part, self._over(below, self.sizes.part(part), make))
-
-    def _over(self, below: Sequence[PlannedGraph], out: Size, make: Callable[..., Rel]) -> Ways:
-        """Return the cheapest modes of an operator over what gives the cheapest of either kind."""
-        sizes = [planned.size for planned in below]
-        found: Ways = {}
-        for reads_, modes in (("D", (DIDO, DICO)), ("C", (CICO, CIDO))):
-            chosen = [planned.ways[reads_] for planned in below]
-            rel = make(*(p.rel for p in chosen))
-            own = own_cost(rel, reads_ == "D", sizes, out, self.sizes, self.constants).total
-            for mode in modes:
-                total = own + conversion_cost(mode, out, self.constants).total + sum(p.cost for p in chosen)
-                if mode[2] not in found or total < found[mode[2]].cost:
-                    found[mode[2]] = Planned(total, rel, (*(m for p in chosen for m in p.modes), mode))
-        return found
+            case Graph():
+                yield from self.graph(part, False, as_set)
+                return
+            case _:
+                yield from self.graph(part.graph, False)
+                return
+        for below in product(*(self.graph(g, ordered, as_set) for g in graphs_in(part))):
+            yield self.price.over(name, below, self.sizes.made(part, *(b.size for b in below)), make, count)
 
 
-_Kind = tuple[bool, float, float, float, float]
-"""What matters of a plan to those above it: its size, and whether it is a difference, into which conditions go."""
+def _forms(graph: Graph, as_set: bool) -> list[Graph]:
+    """Return a graph in all forms: of one part, conditions inside it, a projection or a renaming below it."""
+    forms = [graph]
+    for form in forms if len(graph.parts) == 1 else ():
+        others = (select_below(form, 0), project_below(form, as_set), rename_below(form))
+        forms += [g for g in others if g is not None and g not in forms]
+    return forms
 
 
-def _keep(found: dict[_Kind, PlannedGraph], planned: PlannedGraph) -> None:
-    """Keep the cheapest tree of either kind of output among those that are the same to whoever reads them."""
-    size = planned.size
-    rows, coming, back, over = (float(f"{x:.9e}") for x in (size.complete, size.positive, size.negative, size.matured))
-    key = (isinstance(_as_part(planned.graph), Difference), rows, coming, back, over)
-    other = found.get(key)
-    if other is not None:
-        cheapest = {give: min(other.ways[give], planned.ways[give], key=lambda p: p.cost) for give in "DC"}
-        planned = replace(other, ways=cheapest)
-    found[key] = planned
+def different(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the cheapest of those that have the same size."""
+    found: dict[tuple[float, ...], Candidate] = {}
+    for c in candidates:
+        size = c.size
+        keep(found, tuple(map(rounded, (size.complete, size.positive, size.negative, size.matured))), c)
+    return list(found.values())
 
 
-def _as_part(graph: Graph) -> Part:
-    """Return the part that a graph is, when it need not be made a set."""
-    first = graph.parts[0]
-    return first if graph == alone(first) else graph
+def restricted(graph: Graph, parts: int, done: int, outputs: Outputs, distinct: bool = False) -> Graph:
+    """Return what is given of some parts of a graph; conditions on nothing are on the first one."""
+    owners = graph.owners()
+    conjuncts = (c for c in graph.conjuncts if not (bits_of(reads(owners, [c])) or 1) & ~parts)
+    antis = tuple(graph.antis[k] for k in members(done))
+    return Graph(outputs, tuple(graph.parts[i] for i in members(parts)), tuple(conjuncts), antis, distinct)
 
 
 def narrowed(graph: Graph) -> Scan | None:

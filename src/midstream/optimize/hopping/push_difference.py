@@ -36,7 +36,7 @@ from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.rename import renamed
 
 MOST_PAIRS = 8
-"""Pairs of equal parts that are tried in all combinations; of more, only those in the most similar places."""
+"""Pairs of equal parts that are tried in all combinations; of more, all at once, and some in similar places."""
 
 
 def push_differences(graph: Graph, as_set: bool = False) -> Graph:
@@ -84,14 +84,21 @@ def pushed_ways(difference: Difference) -> Iterator[Graph]:
     if difference.all and (left.distinct or right.distinct):
         return
     pairs = [(i, j) for i, a in enumerate(left.parts) for j, b in enumerate(right.parts) if twin(a, b) is not None]
-    pairs = sorted(pairs, key=lambda p: (abs(p[0] - p[1]), p))[:MOST_PAIRS]
+    pairs = sorted(pairs, key=lambda p: (abs(p[0] - p[1]), p))
     most = min(len(left.parts), len(right.parts)) - 1
-    for size in range(min(most, len(pairs)), 0, -1):
-        for chosen in combinations(pairs, size):
-            if len({i for i, _ in chosen}) == len({j for _, j in chosen}) == size:
-                found = _Factoring(difference, dict(chosen)).factored()
-                if found is not None:
-                    yield found
+    for chosen in _chosen(pairs, most):
+        if len({i for i, _ in chosen}) == len({j for _, j in chosen}) == len(chosen):
+            found = _Factoring(difference, dict(chosen)).factored()
+            if found is not None:
+                yield found
+
+
+def _chosen(pairs: list[tuple[int, int]], most: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    if len(pairs) > MOST_PAIRS:
+        yield tuple(pairs[:most])
+    few = pairs[:MOST_PAIRS]
+    for size in range(min(most, len(few)), 0, -1):
+        yield from combinations(few, size)
 
 
 def with_pushed(graph: Graph, number: int, inner: Graph, as_set: bool) -> Graph:
