@@ -29,6 +29,7 @@ from midstream.engine.results.schema import output_schema
 from midstream.engine.run.hopping import HoppingRun
 from midstream.local.loop import Loop
 from midstream.local.sinks import TableSink
+from midstream.migrate.request import MigrationRequest
 from midstream.operators.hopping import build_execution
 from midstream.operators.hopping import window as window_module
 from midstream.plan.source import Source
@@ -130,21 +131,49 @@ def test_nothing_is_written_down_that_no_hop_needs(seed: int, tmp_path: Path, mo
     assert rows_of(cluster.output()) == rows_of(expected), f"{plan} | {requests}{case}"
 
 
+def by_name(modes: str, working: str) -> str:
+    """Return words for a plan that is the same whatever is known of the rows."""
+    return f"as-written modes={modes} working={working}"
+
+
 @pytest.mark.parametrize("seed", seeds(0, 80, quick=6))
 def test_flips_do_not_depend_on_the_width_of_batches(seed: int, tmp_path: Path) -> None:
-    """Nor on buckets and where they are: operators that work by tuple work at fixed times."""
+    """Nor on buckets, where they are and what happens to them: operators that work by tuple work at fixed times."""
     rnd = random.Random(4_650_000 + seed)
     case = draw_case(rnd, rnd.choice(["set", "absent", "pushable"]))
-    plan = plan_of(case.sql, case.streams, f"as-written modes=delta working={'window' if seed % 5 == 0 else 'tuple'}")
+    plan = plan_of(case.sql, case.streams, by_name("delta", "window" if seed % 5 == 0 else "tuple"))
+    requests = draw_requests(rnd, case) if seed % 2 else []
+    words = [by_name(rnd.choice(["delta", "delta", "complete"]), rnd.choice(["tuple", "window"])) for _ in requests]
+    requests = [replace(request, plan=word) for request, word in zip(requests, words, strict=True)]
     flips = set()
     for batch_us in (case.batch_us, case.hop_us // 3 + 1, case.hop_us * 50 + 1):
         for buckets in (1, 3):
-            loop = Loop(plan, streams_of(case.streams), max(batch_us, case.hop_us // 20 + 1), buckets)
+            loop = Loop(plan, streams_of(case.streams), max(batch_us, case.hop_us // 20 + 1), buckets, requests)
             report = loop.run(TableSink(output_schema(plan)))
             flips.add(sum(b.flips for b in report.batches))
-    cluster = run_case(case, plan, rnd, tmp_path, [], 0.0)
-    flips.add(sum(report["flips"] for reports in cluster.reports for report in reports))
+    for crashes in (0.0, 0.4):
+        cluster = run_case(case, plan, rnd, tmp_path / str(crashes), requests, crashes)
+        flips.add(sum(report["flips"] for reports in cluster.reports for report in reports))
     assert len(flips) == 1, f"{sorted(flips)}{case}"
+
+
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=6))
+def test_flips_after_a_migration_are_those_of_the_plan_it_leads_to(seed: int) -> None:
+    """Those before it and those after it are together those of a run without: computing a state is no flip."""
+    rnd = random.Random(4_660_000 + seed)
+    case = draw_case(rnd, rnd.choice(["set", "absent", "pushable"]))
+    names = {m: by_name(m, "window" if seed % 4 == 0 else "tuple") for m in ("delta", "complete")}
+    times = [t for name in {n for n, _ in case.windows} for t in times_of(case.streams[name])] or [0]
+    at_us = rnd.randint(min(times), max(times))
+
+    def flips(*modes: str) -> int:
+        plan = plan_of(case.sql, case.streams, names[modes[0]])
+        requests = [MigrationRequest(names[to], at_us=at_us, identity=to) for to in modes[1:]]
+        loop = Loop(plan, streams_of(case.streams), max(case.batch_us, case.hop_us // 20 + 1), case.buckets, requests)
+        return sum(b.flips for b in loop.run(TableSink(output_schema(plan))).batches)
+
+    before, after, without = flips("delta", "complete"), flips("complete", "delta"), flips("complete")
+    assert before + after - without == flips("delta"), f"{at_us}{case}"
 
 
 def numbered(count: int) -> pa.Table:

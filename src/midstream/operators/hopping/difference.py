@@ -59,13 +59,12 @@ class CountValues:
 
     def delta(self, now_us: int, left: Tuples, right: Tuples | None = None) -> Tuples:
         """Return the values that come into the answer and leave it."""
-        events = []
+        ended, events = [], []
         if now_us > self.now_us:
             self.now_us = now_us
-            # Left ends first: what has ended does not come back because the right one ends, too.
             for side, ends in enumerate(self._sides):
                 slots, signs, _ = ends.take(now_us)
-                events.append((side, slots, -signs))
+                ended.append((side, slots, -signs))
         for side, tuples in ((0, left), (1, right)):
             if tuples is None or not len(tuples):
                 continue
@@ -76,8 +75,13 @@ class CountValues:
             slots = self._find(tuples)
             self._sides[side].add(slots, tuples)
             events.append((side, slots, tuples.signs))
-        self.tested += sum(len(e[1]) for e in events)
-        out = self._each(events) if self.by_tuple else self._at_once(events)
+        self.tested += sum(len(e[1]) for e in (*ended, *events))
+        if self.by_tuple:
+            # Left ends first: what has ended does not come back because the right one ends, too. Entries of a side may
+            # cancel each other, so that they count together.
+            out = together([*(self._at_once([e]) for e in ended), self._each(events)])
+        else:
+            out = self._at_once([*ended, *events])
         self._tidy()
         return out
 

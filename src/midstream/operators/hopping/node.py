@@ -312,6 +312,8 @@ class Node:
             else:
                 changes = [self.core.delta(now_us, *(i.signed() for i in inputs))]
             self.account.kept = sum(int(c.signs.sum()) for c in changes if c.signs is not None)
+            if hasattr(self.core, "flips"):
+                self.core.flips = 0  # What comes into a state that is loaded came into the answer long before.
         if self.cache is not None and output is not None:
             self.cache.apply(output.signed(), now_us=now_us)
         if self.compare is not None and output is not None:

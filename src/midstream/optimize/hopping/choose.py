@@ -17,6 +17,8 @@ from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA, Emit, Query
 
 SHAPES = ("optimal", "push-down", "as-written")
+MOST_WAYS = 3
+"""Ways to push differences down from which places are looked for."""
 
 
 def choose(
@@ -66,7 +68,8 @@ def searched(root: Rel, emit: Emit, price: Pricing) -> tuple[Planned, PlaceDiffe
     """Return the cheapest plan, and the search that has found it."""
     heuristic = push_down(root, emit, price.sizes, price.constants, working=price.working)
     search = PlaceDifferences(price, Fresh(aliases_in(root)), heuristic.cost)
-    found = search.whole(push_differences(graph_of(root)), emit)
+    pushed = dict.fromkeys(push_differences(graph_of(root), way=way) for way in range(MOST_WAYS))
+    found = [planned for graph in pushed for planned in search.whole(graph, emit)]
     best = min([heuristic, *found], key=lambda planned: planned.cost)
     return Planned(best.cost, search.fresh.tidied(best.rel), best.modes), search
 

@@ -8,8 +8,7 @@ and the same again inside the sides:
 
 Both are ways to give the same set of parts, so that it is looked at once, whatever is joined with it further up; and
 one search for trees of L and all other parts knows those of L and some of them, whatever the difference is above. What
-costs more than the best plan with all differences pushed down is left out. A difference that can be pushed down in
-several ways is pushed in one.
+costs more than the best plan with all differences pushed down is left out.
 """
 
 from collections.abc import Iterator

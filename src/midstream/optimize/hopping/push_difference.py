@@ -10,7 +10,7 @@ on both sides of the equation among the same columns; joins do not match them, n
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from midstream.optimize.hopping.graph import (
     Computed,
@@ -39,40 +39,48 @@ MOST_PAIRS = 8
 """Pairs of equal parts that are tried in all combinations; of more, all at once, and some in similar places."""
 
 
-def push_differences(graph: Graph, as_set: bool = False) -> Graph:
-    """Push every difference in a graph down as far as it goes. `as_set`: how often a row is given does not matter."""
+def push_differences(graph: Graph, as_set: bool = False, way: int = 0) -> Graph:
+    """Push every difference in a graph down as far as it goes. `as_set`: how often a row is given does not matter.
+
+    `way`: where as many parts can be taken out of a difference in several ways, which of them.
+    """
     set_here = as_set or graph.distinct
-    antis = tuple(Without(push_differences(a.right, True), a.conjuncts) for a in graph.antis)
-    graph = replace(graph, parts=tuple(_inside(p, set_here) for p in graph.parts), antis=antis)
+    antis = tuple(Without(push_differences(a.right, True, way), a.conjuncts) for a in graph.antis)
+    graph = replace(graph, parts=tuple(_inside(p, set_here, way) for p in graph.parts), antis=antis)
     for number in reversed(range(len(graph.parts))):
         part = graph.parts[number]
-        inner = push_difference(part) if isinstance(part, Difference) else None
+        inner = push_difference(part, way) if isinstance(part, Difference) else None
         if inner is not None:
             graph = with_pushed(graph, number, inner, as_set)
     return plain_names(graph)
 
 
-def _inside(part: Part, as_set: bool) -> Part:
+def _inside(part: Part, as_set: bool, way: int) -> Part:
     """Push down the differences inside a part."""
     match part:
         case Scan():
             return part
         case GroupOf(child):
-            return grouped(push_differences(child), part.alias, part.keys, part.aggregates)
+            return grouped(push_differences(child, False, way), part.alias, part.keys, part.aggregates)
         case UnionOf(left, right):
-            return replace(part, left=push_differences(left, as_set), right=push_differences(right, as_set))
+            return replace(part, left=push_differences(left, as_set, way), right=push_differences(right, as_set, way))
         case Computed(graph):
-            return Computed(push_differences(graph))
+            return Computed(push_differences(graph, False, way))
         case Graph():
-            return push_differences(part, as_set)
+            return push_differences(part, as_set, way)
         case Difference(left, right, all_):
-            sides = push_differences(left, not all_), push_differences(right, not all_)
+            sides = push_differences(left, not all_, way), push_differences(right, not all_, way)
             return replace(part, left=sides[0], right=sides[1])
 
 
-def push_difference(difference: Difference) -> Graph | None:
+def push_difference(difference: Difference, way: int = 0) -> Graph | None:
     """Return a difference with as many parts as possible taken out of both sides, or None where there are none."""
-    return next(pushed_ways(difference), None)
+    ways = pushed_ways(difference)
+    first = next(ways, None)
+    if first is None or not way:
+        return first
+    same = [first, *takewhile(lambda g: len(g.parts) == len(first.parts), ways)]
+    return same[way % len(same)]
 
 
 def pushed_ways(difference: Difference) -> Iterator[Graph]:
