@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midstream.engine.planning.statistics import distinct_values
 from midstream.engine.rows.rows import Rows
 from midstream.local.sources import RecordedStream
 from midstream.model.errors import SourceError
@@ -85,7 +84,8 @@ class _Gathering:
             for group, member in self.members[alias].items():
                 stats.values[group, alias] = _values(evaluate(member, len(sample), _columns(sample)))
             for name in self.counted[alias]:
-                stats.distinct[alias, name] = float(distinct_values(rows.columns[name]))
+                values = stats.common[alias, name] = _values(rows.columns[name])
+                stats.distinct[alias, name] = values.distinct
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
                 stats.selectivity[text] = _satisfied(condition, samples)

@@ -90,6 +90,8 @@ class Statistics:
     """The part of the rows of an alias that passes its filters."""
     values: dict[tuple[int, str], Values] = field(default_factory=dict)
     """The values of an equality class (by number) in the window of an alias, of rows that pass its filters."""
+    common: dict[Name, Values] = field(default_factory=dict)
+    """The values of a column in its stream, where more is known of them than how many there are."""
     rows_seen: int = 0
     """How many rows of the shortest stream this comes from."""
 

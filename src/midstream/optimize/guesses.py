@@ -41,16 +41,21 @@ def distinct_values(known: Statistics, column: Column) -> float:
     return max(1.0, known.distinct.get((known.known_as(column.alias), column.name), DISTINCT))
 
 
-def passing(known: Statistics, conjunct: Expr, distinct: ByColumn) -> float:
+def passing(statistics: Statistics, conjunct: Expr, distinct: ByColumn) -> float:
     """Return the part of rows, or of all pairs of rows, for which a condition is true."""
-    if known.selectivity:
-        own = known.selectivity.get(str(conjunct))
-        if own is None:
-            first = replace_columns(conjunct, lambda c: Column(known.known_as(c.alias), c.name, c.type))
-            own = known.selectivity.get(str(first))
-        if own is not None:
-            return own
-    return _guess(conjunct, distinct)
+    own = known(statistics, conjunct)
+    return _guess(conjunct, distinct) if own is None else own
+
+
+def known(statistics: Statistics, conjunct: Expr) -> float | None:
+    """Return the part for which a condition is true, if that is known."""
+    if not statistics.selectivity:
+        return None
+    own = statistics.selectivity.get(str(conjunct))
+    if own is None:
+        first = replace_columns(conjunct, lambda c: Column(statistics.known_as(c.alias), c.name, c.type))
+        own = statistics.selectivity.get(str(first))
+    return own
 
 
 def values_of(expr: Expr, distinct: ByColumn) -> float:

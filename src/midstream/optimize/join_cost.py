@@ -7,15 +7,13 @@ A join by key evaluates the pairs whose keys are equal, a nested loop all pairs;
 stored and looks for partners in turn, which counts as one evaluation more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-import numpy as np
-import numpy.typing as npt
-
 from midstream.model.statistics import Statistics, Values
 from midstream.optimize.guesses import COMPARED, DISTINCT
+from midstream.optimize.matches import Matches
 from midstream.optimize.search import bits_of, members
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates
@@ -144,35 +142,6 @@ class JoinCost:
         compared = prod(p for read, p in self._conditions if not read & ~parts)
         return _Set(rows, equal, compared, turnover)
 
-    def _matches(self, group: int, bits: int) -> "Matches":
+    def _matches(self, group: int, bits: int) -> Matches[int]:
         values = {n: self._statistics.values.get((group, self.names[n]), Values(DISTINCT)) for n in members(bits)}
         return Matches(values)
-
-
-class Matches:
-    """How often rows of several sides have the same value: the common values one by one, the others evenly spread.
-
-    >>> even = Matches({0: Values(4), 1: Values(4), 2: Values(4)})
-    >>> even.part([0, 1]), even.part([0, 1, 2])
-    (0.25, 0.0625)
-    >>> round(Matches({0: Values(3, {1: 0.8}, 0.2), 1: Values(3, {1: 0.8}, 0.2)}).part([0, 1]), 9)
-    0.66
-    """
-
-    def __init__(self, values: Mapping[int, Values]) -> None:
-        named = list(dict.fromkeys(value for v in values.values() for value in v.common))
-        self._named: dict[int, npt.NDArray[np.float64]] = {}
-        self._left: dict[int, float] = {}
-        self._spread: dict[int, float] = {}
-        for side, v in values.items():
-            elsewhere = v.others / max(v.distinct - len(v.common), 1.0)
-            parts = np.array([v.common.get(value, elsewhere) for value in named], np.float64)
-            self._named[side] = parts
-            self._left[side] = max(v.others + sum(v.common.values()) - float(parts.sum()), 0.0)
-            self._spread[side] = v.distinct - len(named)
-
-    def part(self, sides: Sequence[int]) -> float:
-        """Return the part of all combinations of rows, one of each side, that have the same value."""
-        common = float(np.multiply.reduce([self._named[s] for s in sides]).sum())
-        spread = max(1.0, *(self._spread[s] for s in sides))
-        return common + prod(self._left[s] for s in sides) / spread ** (len(sides) - 1)

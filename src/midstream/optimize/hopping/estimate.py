@@ -13,9 +13,10 @@ differences pushed down.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
-from midstream.model.statistics import ByColumn, Size, Statistics
-from midstream.optimize.guesses import distinct_values, passing, rows_per_s, values_of, window_rows
+from midstream.model.statistics import ByColumn, Name, Size, Statistics, Values
+from midstream.optimize.guesses import DISTINCT, distinct_values, known, passing, rows_per_s, values_of, window_rows
 from midstream.optimize.hopping.counts import absent, excess, present, still_present
 from midstream.optimize.hopping.graph import (
     Computed,
@@ -37,9 +38,13 @@ from midstream.optimize.hopping.graph import (
 )
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.select_below import select_below
+from midstream.optimize.matches import Matches
 from midstream.plan.algebra import Rel, Scan
 from midstream.plan.expr import Column, Expr, columns
 from midstream.plan.window import RangeWindow
+
+ByValues = dict[Name, Values]
+"""The values of columns."""
 
 
 def sized(complete: float, old: float, unmatured: float, staying: float, distinct: ByColumn) -> Size:
@@ -94,7 +99,7 @@ class Sizes:
         owners, inside = graph.owners(), set(chosen)
         within = [(c, at) for c in graph.conjuncts if (at := reads(owners, [c])) <= inside]
         distinct = {name: d for s in own for name, d in s.distinct.items()}
-        passed = self.passing([c for c, at in within if len(at) > 1], distinct)
+        passed = self.passing([c for c, at in within if len(at) > 1], distinct, self.common(graph.parts, distinct))
         size = self.joined([own[i] for i in chosen], passed, distinct)
         for anti in antis:
             size = self.without(size, anti)
@@ -147,9 +152,18 @@ class Sizes:
             unmatured, staying = unmatured * size.unmatured, staying * size.staying
         return sized(rows, old, unmatured, staying, distinct)
 
-    def passing(self, conjuncts: Iterable[Expr], distinct: ByColumn) -> float:
+    def passing(self, conjuncts: Iterable[Expr], distinct: ByColumn, common: ByValues | None = None) -> float:
         """Return the part of all combinations that pass conditions."""
-        return Conditions(((0, c) for c in conjuncts), self.statistics, distinct).passing(0)
+        return Conditions(((0, c) for c in conjuncts), self.statistics, distinct, common or {}).passing(0)
+
+    def common(self, parts: Iterable[Part], distinct: ByColumn) -> ByValues:
+        """Return the values of scanned columns, but of those that conditions on them alone choose from."""
+        found = {}
+        for column in (c for part in parts if isinstance(part, Scan) for c in part.columns):
+            values = self.statistics.common.get((self.statistics.known_as(column.alias), column.name))
+            if values is not None and distinct.get(_name(column)) == distinct_values(self.statistics, column):
+                found[_name(column)] = values
+        return found
 
     def without(self, left: Size, anti: Without, right: Size | None = None) -> Size:
         """Return what an anti-join leaves: a row stays when no partner comes, and is there when it has none."""
@@ -216,30 +230,42 @@ class Sizes:
 class Conditions:
     """Conditions between parts: which of all combinations pass them. Equalities that follow from others pass all."""
 
-    def __init__(self, conjuncts: Iterable[tuple[int, Expr]], statistics: Statistics, distinct: ByColumn) -> None:
-        found = sorted(((str(c), bits, c) for bits, c in ((b, in_order(c)) for b, c in conjuncts)), key=lambda f: f[0])
-        self._each = [(bits, equal_columns(c), passing(statistics, c, distinct)) for _, bits, c in found]
+    def __init__(
+        self, conjuncts: Iterable[tuple[int, Expr]], statistics: Statistics, distinct: ByColumn, common: ByValues
+    ) -> None:
+        self._equal: list[tuple[int, tuple[Name, Name]]] = []
+        self._others: list[tuple[int, float]] = []
+        for bits, conjunct in ((bits, in_order(c)) for bits, c in conjuncts):
+            pair = equal_columns(conjunct)
+            if pair is None or known(statistics, conjunct) is not None:
+                self._others.append((bits, passing(statistics, conjunct, distinct)))
+            else:
+                self._equal.append((bits, (_name(pair[0]), _name(pair[1]))))
+        values = {n: common.get(n) or Values(distinct.get(n, DISTINCT)) for _, pair in self._equal for n in pair}
+        self._classes = [
+            (names, Matches({n: values[n] for n in names})) for names in _together(p for _, p in self._equal)
+        ]
 
     def passing(self, parts: int) -> float:
         """Return the part of all combinations of some parts, as bits, that passes the conditions among them."""
-        passed = 1.0
-        above: dict[Column, Column] = {}
-
-        def top(column: Column) -> Column:
-            while column in above:
-                column = above[column]
-            return column
-
-        for bits, pair, own in self._each:
-            if bits & ~parts:
-                continue
-            if pair is not None:
-                a, b = map(top, pair)
-                if a == b:
-                    continue
-                above[a] = b
-            passed *= own
+        passed = prod(part for bits, part in self._others if not bits & ~parts)
+        if self._equal:
+            for names in _together(pair for bits, pair in self._equal if not bits & ~parts):
+                passed *= next(m for every, m in self._classes if names <= every).part(sorted(names))
         return passed
+
+
+def _name(column: Column) -> Name:
+    return column.alias, column.name
+
+
+def _together(pairs: Iterable[tuple[Name, Name]]) -> list[set[Name]]:
+    """Return the sets of columns that pairs make the same."""
+    sets: list[set[Name]] = []
+    for pair in pairs:
+        met = [s for s in sets if not s.isdisjoint(pair)]
+        sets = [s for s in sets if s.isdisjoint(pair)] + [set(pair).union(*met)]
+    return sets
 
 
 def graphs_in(part: Part) -> tuple[Graph, ...]:

@@ -53,7 +53,9 @@ class OrderJoins:
         self.conjuncts = [(bits_of(reads(owners, [c])), c, _sides(c, owners)) for c in across(graph)]
         self.needed = [bits_of(reads(owners, a.conjuncts)) or 1 for a in graph.antis]
         self.distinct = {name: d for size in own for name, d in size.distinct.items()}
-        self._conditions = Conditions(((b, c) for b, c, _ in self.conjuncts), price.sizes.statistics, self.distinct)
+        common = price.sizes.common(graph.parts, self.distinct)
+        between = ((bits, c) for bits, c, _ in self.conjuncts)
+        self._conditions = Conditions(between, price.sizes.statistics, self.distinct, common)
         self._least = [
             0.0 if isinstance(part, Difference) else min(c.least + price.read_by_join(c.size) for c in mine.values())
             for part, mine in zip(graph.parts, parts, strict=True)

@@ -1,0 +1,44 @@
+"""How many rows have values in common: the estimate that sizes of all joins are made of, sliding and hopping."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from math import prod
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.model.statistics import Values
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Matches(Generic[K]):
+    """How often rows of several sides have the same value: the common values one by one, the others evenly spread.
+
+    >>> even = Matches({0: Values(4), 1: Values(4), 2: Values(4)})
+    >>> even.part([0, 1]), even.part([0, 1, 2])
+    (0.25, 0.0625)
+    >>> round(Matches({0: Values(3, {1: 0.8}, 0.2), 1: Values(3, {1: 0.8}, 0.2)}).part([0, 1]), 9)
+    0.66
+    """
+
+    def __init__(self, values: Mapping[K, Values]) -> None:
+        named = list(dict.fromkeys(value for v in values.values() for value in v.common))
+        self._named: dict[K, npt.NDArray[np.float64]] = {}
+        self._left: dict[K, float] = {}
+        self._spread: dict[K, float] = {}
+        most = max((v.distinct for v in values.values()), default=1.0)
+        for side, v in values.items():
+            # Of a side of which nobody knows which values it has, any value may be one of them.
+            elsewhere = v.others / max(v.distinct - len(v.common) if v.common else most, 1.0)
+            parts = np.array([v.common.get(value, elsewhere) for value in named], np.float64)
+            self._named[side] = parts
+            self._left[side] = max(v.others + sum(v.common.values()) - float(parts.sum()), 0.0)
+            self._spread[side] = v.distinct - len(named)
+
+    def part(self, sides: Sequence[K]) -> float:
+        """Return the part of all combinations of rows, one of each side, that have the same value."""
+        common = float(np.multiply.reduce([self._named[s] for s in sides]).sum())
+        # Few values are among many: as many match as the side with the fewest has.
+        spread = sorted(max(1.0, self._spread[s]) for s in sides)[1:]
+        return common + prod(self._left[s] for s in sides) / prod(spread)
