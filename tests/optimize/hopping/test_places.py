@@ -159,10 +159,14 @@ def test_trees_are_the_cheapest_for_operators_that_work_by_tuple() -> None:
     assert compared > 20
 
 
+def test_a_part_may_cost_more_than_the_best_plan() -> None:
+    """Where a difference is pushed down in another way: nothing is left of it, and nothing is said."""
+    assert compare(range(1503, 1504), 3000, 7) == (1, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", some(range(1000, 1600, 75), 1))
-@pytest.mark.parametrize("working", [WINDOW, TUPLE])
-def test_many_positions_orders_and_modes(first: int, working: str) -> None:
-    compared, pulled = compare(range(first, first + 75), 3000, 7, working)
-    assert compared > 60
-    assert pulled
+def test_many_positions_orders_and_modes(first: int) -> None:
+    found = [compare(range(first, first + 75), 3000, 7, working) for working in (WINDOW, TUPLE)]
+    assert all(compared > 60 for compared, _ in found)
+    assert any(pulled for _, pulled in found)

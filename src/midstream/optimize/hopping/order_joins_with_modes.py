@@ -57,7 +57,9 @@ class OrderJoins:
         between = ((bits, c) for bits, c, _ in self.conjuncts)
         self._conditions = Conditions(between, price.sizes.statistics, self.distinct, common)
         self._least = [
-            0.0 if isinstance(part, Difference) else min(c.least + price.read_by_join(c.size) for c in mine.values())
+            0.0
+            if isinstance(part, Difference)
+            else min((c.least + price.read_by_join(c.size) for c in mine.values()), default=inf)
             for part, mine in zip(graph.parts, parts, strict=True)
         ]
         self._size: dict[_State, Size] = {}
