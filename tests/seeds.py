@@ -1,8 +1,9 @@
 """Seeds of all drawn tests, and which of them a run takes.
 
 A drawn test has three sorts of seeds: some quick ones, which every run takes (`make check` takes no others); those
-that failed once, which every run of `make test` takes; and the rest, in PARTS parts that take turns. The part of a run
-is the number of commits, so that it is the same for everybody who looks at one commit, and another one at the next.
+that failed once, which every run of `make test` takes; and the rest, in PARTS parts, or more, that take turns. The part
+of a run goes by the number of commits, so that it is the same for everybody who looks at one commit, and another one at
+the next.
 
     MIDSTREAM_SEEDS=all   every seed (`make test-all`)
     MIDSTREAM_SEEDS=2     that part
@@ -24,31 +25,36 @@ VARIABLE = "MIDSTREAM_SEEDS"
 
 @functools.cache
 def chosen() -> int | None:
-    """Return the part that runs, or None for all."""
+    """Return whose turn it is, counted without end, or None for all."""
     asked = os.environ.get(VARIABLE, "")
     if asked == "all":
         return None
     if asked:
-        return int(asked) % PARTS
+        return int(asked)
     command = ["git", "rev-list", "--count", "HEAD"]
     counted = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
-    return int(counted.stdout or 0) % PARTS
+    return int(counted.stdout or 0)
 
 
 def described() -> str:
     """Say which seeds run, and how to run them again."""
-    part = chosen()
-    return "all" if part is None else f"part {part} of {PARTS} ({VARIABLE}={part}; all with {VARIABLE}=all)"
+    turn_ = chosen()
+    if turn_ is None:
+        return "all"
+    return f"part {turn_ % PARTS} of {PARTS} ({VARIABLE}={turn_}; all with {VARIABLE}=all)"
 
 
-def turn(seeds: Iterable[int], part: int | None) -> list[int]:
+def turn(seeds: Iterable[int], part: int | None, parts: int = PARTS) -> list[int]:
     """Return a part of some seeds: neighbours, for what they draw often depends on remainders; all for None.
 
-    >>> turn(range(20), 1), turn(range(20), 7), turn(range(3), None)
+    >>> turn(range(20), 1), turn(range(20), 15), turn(range(3), None)
     ([2, 3, 4], [17, 18, 19], [0, 1, 2])
     """
     every = list(seeds)
-    return every if part is None else every[len(every) * part // PARTS : len(every) * (part + 1) // PARTS]
+    if part is None:
+        return every
+    part %= parts
+    return every[len(every) * part // parts : len(every) * (part + 1) // parts]
 
 
 def some(items: Sequence[T], count: int) -> list[T]:
@@ -59,20 +65,26 @@ def some(items: Sequence[T], count: int) -> list[T]:
     return [items[(part * count + k) % len(items)] for k in range(count)]
 
 
-def numbers(first: int, count: int, quick: int = 0, kept: Iterable[int] = ()) -> list[int]:
+def numbers(first: int, count: int, quick: int = 0, kept: Iterable[int] = (), parts: int = PARTS) -> list[int]:
     """Return the seeds of a run: the first `quick` of `count`, those that failed once, and a part of the others."""
-    others = turn(range(first + quick, first + count), chosen())
+    others = turn(range(first + quick, first + count), chosen(), parts)
     return [*range(first, first + quick), *sorted({*kept, *others} - {*range(first, first + quick)})]
 
 
 def seeds(
-    first: int, count: int, quick: int = 0, kept: Iterable[int] = (), broken: Mapping[int, str] | None = None
+    first: int,
+    count: int,
+    quick: int = 0,
+    kept: Iterable[int] = (),
+    broken: Mapping[int, str] | None = None,
+    parts: int = PARTS,
 ) -> list[Any]:
     """Return the same for `parametrize`: all but the quick ones are marked `slow`, which `make check` leaves out.
 
-    `broken` are seeds that show a defect which is known, and what it is: they must fail until it is mended.
+    `broken` are seeds that show a defect which is known, and what it is: they must fail until it is mended. `parts` is
+    more than usual where there are many seeds.
     """
-    found = numbers(first, count, quick, kept)
+    found = numbers(first, count, quick, kept, parts)
     known = broken or {}
     marks = {n: [pytest.mark.slow] if place >= quick else [] for place, n in enumerate(found)}
     for n in known.keys() & marks.keys():

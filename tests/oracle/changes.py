@@ -340,11 +340,15 @@ class Source:
             return f"{self.stream} [RANGE {self.width_us} MICROSECONDS] {self.alias}"
         return f"{self.stream} [ROWS {self.count}{f' PARTITION BY {self.by}' if self.by else ''}] {self.alias}"
 
-    def holds(self, row: Row, latest: Row, rows: list[Row]) -> bool:
-        """Tell whether a row is in its window when another arrives; `rows` are those of the stream."""
+    def leaves(self, rows: list[Row]) -> dict[Row, Trigger]:
+        """Return where each row of the stream is in its window no more, whatever stream brings us there."""
         if self.width_us is not None:
-            return latest.time - row.time <= self.width_us
-        return sum(r.key <= latest.key for r in self._behind(row, rows)) < self.count
+            return {row: (row.time + self.width_us + 1, -1, -1) for row in rows}
+        out = {}
+        for row in rows:
+            behind = self._behind(row, rows)
+            out[row] = behind[self.count - 1].key if len(behind) >= self.count else (NEVER, -1, -1)
+        return out
 
     def _behind(self, row: Row, rows: list[Row]) -> list[Row]:
         """Return the rows that push another out of a counted window, bit by bit."""
@@ -386,24 +390,26 @@ class Join:
 
     def results(self, rows: dict[str, list[Row]], latest: int) -> list[Result]:
         found = []
-        for combination in self._combinations(rows, ()):
+        leaves = [s.leaves(rows[s.stream]) for s in self.sources]
+        for combination in self._combinations(leaves, ()):
             last = max(combination, key=lambda row: row.key)
-            pairs = zip(self.sources, combination, strict=True)
-            if all(s.holds(row, last, rows[s.stream]) for s, row in pairs):
-                values = self._values(combination)
-                depends = frozenset(combination)
-                result = Result({n: values[c] for n, c in self.outputs}, depends, last.key, last.time)
-                found.append(((last.key, [row.key for row in combination]), result))
+            values = self._values(combination)
+            depends = frozenset(combination)
+            result = Result({n: values[c] for n, c in self.outputs}, depends, last.key, last.time)
+            found.append(((last.key, [row.key for row in combination]), result))
         return [result for _, result in sorted(found, key=lambda pair: pair[0])]
 
-    def _combinations(self, rows: dict[str, list[Row]], chosen: tuple[Row, ...]) -> Iterable[tuple[Row, ...]]:
-        """Yield the combinations that satisfy the predicates."""
+    def _combinations(self, leaves: Sequence[dict[Row, Trigger]], chosen: tuple[Row, ...]) -> Iterable[tuple[Row, ...]]:
+        """Yield the combinations that satisfy the predicates, each row in its window when the last one arrives."""
         if len(chosen) == len(self.sources):
             yield chosen
             return
-        for row in rows[self.sources[len(chosen)].stream]:
-            if self._satisfies((*chosen, row)):
-                yield from self._combinations(rows, (*chosen, row))
+        first_end = min((of[row] for of, row in zip(leaves, chosen, strict=False)), default=(NEVER, 0, 0))
+        last = max((row.key for row in chosen), default=(BEGINNING, 0, 0))
+        for row, end in leaves[len(chosen)].items():
+            together = max(last, row.key) < min(first_end, end)
+            if together and self._satisfies((*chosen, row)):
+                yield from self._combinations(leaves, (*chosen, row))
 
     def _values(self, combination: tuple[Row, ...]) -> dict[str, Value]:
         return {

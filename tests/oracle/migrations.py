@@ -82,17 +82,7 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
     asked = []
     for at_us in sorted(times[: rnd.randint(1, 5)]):
         strategy = rnd.choice(strategies)
-        options: dict[str, object] = {}
-        if strategy == "hybrid":
-            options = {"sharing": rnd.random() < 0.7, "background": rnd.random() < 0.5}
-            options |= {"budget": rnd.choice([1, 20, 500, 100_000])} if options["background"] else {}
-            options |= {"ordering": "serialized"} if rnd.random() < 0.15 else {}
-        if strategy == "parallel-track":
-            options = {"output": rnd.choice(["buffered", "merged"])}
-        if strategy == "auto" and rnd.random() < 0.3:
-            options = rnd.choice([{"background": True, "budget": 20}, {"output": "merged"}])
-        if rnd.random() < 0.1:
-            options["join"] = rnd.choice(["nested-loop", "auto"])
+        options = draw_options(rnd, strategy)
         request = MigrationRequest.of(draw_tree(rnd, aliases), strategy, options, at_us=at_us, identity=str(len(asked)))
         try:
             request.checked(plan)
@@ -100,6 +90,22 @@ def draw_requests(rnd: random.Random, case: Case, plan: Plan, strategies: list[s
             continue
         asked.append(request)
     return asked
+
+
+def draw_options(rnd: random.Random, strategy: str) -> dict[str, object]:
+    """Draw options that a strategy has."""
+    options: dict[str, object] = {}
+    if strategy == "hybrid":
+        options = {"sharing": rnd.random() < 0.7, "background": rnd.random() < 0.5}
+        options |= {"budget": rnd.choice([1, 20, 500, 100_000])} if options["background"] else {}
+        options |= {"ordering": "serialized"} if rnd.random() < 0.15 else {}
+    if strategy == "parallel-track":
+        options = {"output": rnd.choice(["buffered", "merged"])}
+    if strategy == "auto" and rnd.random() < 0.3:
+        options = rnd.choice([{"background": True, "budget": 20}, {"output": "merged"}])
+    if rnd.random() < 0.1:
+        options["join"] = rnd.choice(["nested-loop", "auto"])
+    return options
 
 
 def run_with_migrations(
