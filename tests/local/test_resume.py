@@ -20,9 +20,6 @@ from seeds import seeds
 CLOCKS = ("wall", "ms", "seconds", "response")
 """Parts of the names of what a clock has measured."""
 
-DRAINED_EARLIER = {("graceful-drain", 8)}
-"""Rows are the same; the record of the change says `finished` after a restart, and `unfinished` without one."""
-
 
 class KilledError(BaseException):
     """The process ends here."""
@@ -84,7 +81,7 @@ def said(report: Report) -> dict[str, Any]:
     return {"rows": rows, "changes": changes, "migrations": migrations, "batches": batches}
 
 
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=1))
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=1, kept=[8]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_run_goes_on_exactly(kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = draw_script(kind, seed)
@@ -101,6 +98,4 @@ def test_a_killed_run_goes_on_exactly(kind: str, seed: int, tmp_path: Path, monk
     assert killer.where
     told = f"{killer.where} {script.told}"
     assert output(killed, expected.schema) == rows_of(expected), told
-    if (kind, seed) in DRAINED_EARLIER:
-        pytest.xfail("a window over rows that no row has entered, rebuilt, sees the end of its drain at once")
     assert said(report) == said(undisturbed), told

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.model.row_sets import RowSets
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -47,10 +49,15 @@ class Lineage:
     prints: npt.NDArray[np.int64]
     valued: npt.NDArray[np.int64] | None = None
     """Fingerprints of the results' values, too, to be compared with those of answers at hops; None: as `prints`."""
+    sets: RowSets | None = None
+    """The rows one by one, for a window over the results; None: nobody asked."""
 
     def where(self, keep: npt.NDArray[Any]) -> "Lineage":
         """Return the lines of a mask or of places."""
-        return Lineage(self.oldest_us[keep], self.prints[keep], None if self.valued is None else self.valued[keep])
+        valued = None if self.valued is None else self.valued[keep]
+        return Lineage(
+            self.oldest_us[keep], self.prints[keep], valued, None if self.sets is None else self.sets.where(keep)
+        )
 
     def with_values(self) -> "Lineage":
         """Return lines whose fingerprints are also of the values."""

@@ -113,7 +113,9 @@ class DurableRows:
         out = []
         for stage, state in self._state.stages.items():
             tables = [self._store.read(self._key(STAGE, stage, number)) for number, _ in state.chunks]
-            out.append((stage, pa.concat_tables(tables) if tables else pa.table({}), state.counters))
+            # Rows written by an older Midstream lack columns that came later.
+            rows = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+            out.append((stage, rows, state.counters))
         return out
 
     def commit(self) -> None:

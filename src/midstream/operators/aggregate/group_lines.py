@@ -6,6 +6,7 @@ import numpy as np
 
 from midstream.kernels.aggregate import find_extremes
 from midstream.kernels.arrays import Vector
+from midstream.model.row_sets import RowSets, expand, starts_of
 from midstream.operators.aggregate.groups import Groups
 from midstream.operators.aggregate.instances import Closing
 from midstream.operators.aggregate.stage_rows import StageRows
@@ -45,6 +46,17 @@ def describe_groups(rows: StageRows, groups: Groups, closing: Closing, traced: b
         for mine, all_rows in zip(vars(lines).values(), vars(whole).values(), strict=True):
             mine[empty] = all_rows
     return lines
+
+
+def row_sets(rows: StageRows, groups: Groups, closing: Closing) -> RowSets:
+    """Return the rows that each group is made of; for one without rows, those of its instance."""
+    empty, of = groups.starts == groups.ends, groups.instances
+    firsts = np.where(empty, len(groups.places) + closing.lows[of], groups.starts)
+    ends = np.where(empty, len(groups.places) + closing.highs[of], groups.ends)
+    places = np.concatenate([groups.places, closing.places])
+    if rows.sets is not None:
+        return rows.sets.view().where(places).united(firsts, ends)
+    return RowSets(starts_of(ends - firsts), rows.prints.view()[places[expand(firsts, ends)]])
 
 
 def oldest_rows(rows: StageRows, closing: Closing) -> Vector:

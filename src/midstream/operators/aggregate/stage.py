@@ -14,7 +14,7 @@ from midstream.kernels.arrays import Vector
 from midstream.model.batch import TRIGGER, Lineage, Results
 from midstream.model.time import FOREVER_US
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
-from midstream.operators.aggregate.group_lines import describe_groups, oldest_rows
+from midstream.operators.aggregate.group_lines import Lines, describe_groups, oldest_rows, row_sets
 from midstream.operators.aggregate.groups import Groups, group
 from midstream.operators.aggregate.instances import Closing, InstancesState, ascending
 from midstream.operators.aggregate.stage_rows import StageRows, column
@@ -56,6 +56,10 @@ class WindowStage:
         """Time alone closes its instances, or those of a window below."""
         self.traced = True
         """Results say what they depend on, and instances what they held; else nobody asks."""
+        self.below_windows = False
+        """A window over the results asks which rows they are made of."""
+        self.compared = False
+        """A change compares results by the rows they are made of."""
         self._closed_us = np.empty(0, np.int64)
         self._closed_oldest_us = np.empty(0, np.int64)
         self._handed_out = 0
@@ -105,7 +109,7 @@ class WindowStage:
         passed = truth_of_all(self.spec.conjuncts, count, values)
         columns = evaluate_all(list(self.spec.stored.values()), count, values)
         times = rows.column("_time").to_numpy()
-        self.rows.append(times, trigger, lineage.oldest_us, lineage.prints, passed, columns)
+        self.rows.append(times, trigger, lineage, passed, columns)
         return count
 
     def _answer(self, closing: Closing) -> Results:
@@ -137,8 +141,17 @@ class WindowStage:
         return Results(
             pa.RecordBatch.from_arrays(arrays, names=names),
             np.hstack([trigger, rows.triggers(lines.latest[order])]),
-            Lineage(lines.oldest_us[order], lines.prints[order]) if self.traced else None,
+            self._lineage(lines, groups, closing).where(order) if self.traced else None,
         )
+
+    def _lineage(self, lines: Lines, groups: Groups, closing: Closing) -> Lineage:
+        """Return what groups depend on; rows that several rows here are made of count once."""
+        if not self.compared or (self.rows.sets is None and not self.below_windows):
+            return Lineage(lines.oldest_us, lines.prints)
+        sets = row_sets(self.rows, groups, closing)
+        known = np.diff(sets.starts) > 0
+        prints = np.where(known, sets.sums(), lines.prints)
+        return Lineage(lines.oldest_us, prints, sets=sets if self.below_windows else None)
 
     def _grouped(self, groups: Groups, order: Vector) -> dict[str, pa.Array]:
         """Return keys and aggregates of each group, in the given order."""

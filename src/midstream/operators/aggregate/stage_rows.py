@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.model.batch import TRIGGER
+from midstream.model.batch import TRIGGER, Lineage
+from midstream.operators.aggregate.set_store import SetStore, read_sets
 from midstream.operators.source.column_store import ColumnStore
-from midstream.operators.source.row_store import TapedRows
+from midstream.operators.source.row_store import Part, TapedRows
 from midstream.operators.source.tape import Tape
 
 _TRIGGER = [f"_trigger{k}" for k in range(TRIGGER)]
+_SETS = "_sets"
 
 
 class StageRows(TapedRows):
@@ -34,14 +36,14 @@ class StageRows(TapedRows):
         self.prints = Tape(np.int64)
         self.passed = Tape(np.bool_)
         """Whether WHERE is true."""
+        self.sets: SetStore | None = None
+        """The rows of the query that each row is made of; None: no two rows here have any in common."""
         self.next_number = 0
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def append(
-        self, times: Vector, trigger: Matrix, oldest_us: Vector, prints: Vector, passed: Mask, columns: list[pa.Array]
-    ) -> None:
+    def append(self, times: Vector, trigger: Matrix, lineage: Lineage, passed: Mask, columns: list[pa.Array]) -> None:
         """Add rows at the end; `columns` as they were named at the start."""
         count = len(times)
         self.numbers.append(np.arange(self.next_number, self.next_number + count, dtype=np.int64))
@@ -49,8 +51,10 @@ class StageRows(TapedRows):
         self.times.append(times)
         self.trigger_us.append(trigger[:, 0])
         self.trigger_rest.append(trigger[:, 1:TRIGGER])
-        self.oldest_us.append(oldest_us)
-        self.prints.append(prints)
+        self.oldest_us.append(lineage.oldest_us)
+        self.prints.append(lineage.prints)
+        if self.sets is not None:
+            self.sets.append(lineage.sets, count)
         self.passed.append(passed)
         for store, array in zip(self.columns.values(), columns, strict=True):
             store.append(array)
@@ -71,23 +75,27 @@ class StageRows(TapedRows):
             "_passed": self.passed.view()[places],
         }
         columns = {name: store.take(places) for name, store in self.columns.items()}
-        return {name: pa.array(values) for name, values in plain.items()} | columns
+        sets = {} if self.sets is None else {_SETS: self.sets.take(places)}
+        return {name: pa.array(values) for name, values in plain.items()} | sets | columns
 
     def load(self, rows: pa.Table, next_number: int) -> None:
         """Take in rows that were written down, into an empty store."""
-        plain = {
-            name: column(rows, name).to_numpy(zero_copy_only=False) for name in rows.column_names if name[0] == "_"
-        }
+        written = {name: column(rows, name) for name in rows.column_names if name[0] == "_"}
+        lists = written.pop(_SETS, None)
+        plain = {name: array.to_numpy(zero_copy_only=False) for name, array in written.items()}
         trigger = np.column_stack([plain[name] for name in _TRIGGER])
         columns = [column(rows, name) for name in self.columns]
-        self.append(plain["_time"], trigger, plain["_oldest"], plain["_print"], plain["_passed"], columns)
+        sets = None if lists is None or self.sets is None else read_sets(lists)
+        lineage = Lineage(plain["_oldest"], plain["_print"], sets=sets)
+        self.append(plain["_time"], trigger, lineage, plain["_passed"], columns)
         self.numbers.reset(plain["_number"])
         self.next_number = next_number
 
-    def parts(self) -> Sequence[Tape | ColumnStore]:
+    def parts(self) -> Sequence[Part]:
         """Return all tapes and columns."""
         tapes = [self.numbers, self.times, self.trigger_us, self.trigger_rest, self.oldest_us, self.prints, self.passed]
-        return [*tapes, *self.columns.values()]
+        sets: list[Part] = [] if self.sets is None else [self.sets]
+        return [*tapes, *sets, *self.columns.values()]
 
 
 def column(rows: pa.Table, name: str) -> pa.Array:

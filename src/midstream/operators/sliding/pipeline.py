@@ -13,6 +13,8 @@ from midstream.kernels.arrays import Matrix
 from midstream.kernels.entries import ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import TRIGGER, Arrival, Lineage, Results, mixed
+from midstream.model.row_sets import RowSets
+from midstream.operators.aggregate.set_store import SetStore
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
@@ -44,6 +46,10 @@ class JoinPipeline(Pipeline):
         """Results have their lineage."""
         for last in self.stages[-1:]:
             last.traced = False
+        for k, stage in enumerate(self.stages):
+            stage.below_windows = k + 1 < len(self.stages)
+            if k or len(sources.scans) > 1:
+                stage.rows.sets = SetStore()
 
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
         """Take in the rows of one slice and return the results they complete."""
@@ -86,6 +92,8 @@ class JoinPipeline(Pipeline):
         """Let results have their order and lineage from now on; or not."""
         self.traced = on or self._feeds_windows
         self._tracing = on or self._drain is not None
+        for stage in self.stages:
+            stage.compared = on
         if self._drain is None:
             # Those below are asked by those above; the last one is asked by a change alone.
             for last in self.stages[-1:]:
@@ -114,10 +122,16 @@ class JoinPipeline(Pipeline):
 
     def _lineage(self, order: Matrix) -> Lineage:
         """Return what each result depends on, from the times and offsets of its components."""
-        prints = np.zeros(len(order), np.uint64)
-        for rank, scan in enumerate(self.sources.scans.values()):
-            prints += mixed(order[:, 5 + 2 * rank], scan.spec.position)
-        return Lineage(order[:, 4::2].min(axis=1), prints.view(np.int64))
+        scans = enumerate(self.sources.scans.values())
+        prints = [mixed(order[:, 5 + 2 * rank], scan.spec.position) for rank, scan in scans]
+        sets = None
+        if len(prints) > 1 and any(stage.compared for stage in self.stages):
+            lines = np.column_stack(prints).view(np.int64)
+            sets = RowSets(np.arange(len(order) + 1) * len(prints), lines.reshape(-1))
+        summed = np.zeros(len(order), np.uint64)
+        for mine in prints:
+            summed += mine
+        return Lineage(order[:, 4::2].min(axis=1), summed.view(np.int64), sets=sets)
 
     def _order(self, results: Matrix) -> Matrix:
         """Return where each result stands among those of all buckets; see Results."""

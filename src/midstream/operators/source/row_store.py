@@ -5,6 +5,7 @@ arriving rows ──▶ append ──▶ columns, times, sequence numbers, codes
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,25 @@ from midstream.operators.source.column_store import ColumnStore
 from midstream.operators.source.tape import Tape
 
 
+class Part(Protocol):
+    """What holds something of rows, in their order."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held, used or not."""
+
+    def drop_front(self, count: int) -> None:
+        """Drop the oldest rows."""
+
+    def keep(self, mask: Mask) -> None:
+        """Drop the rows where the mask is false and number the rest from 0."""
+
+
 class TapedRows(ABC):
     """Rows in tapes and columns that all hold the same ones."""
 
     @abstractmethod
-    def parts(self) -> Sequence[Tape | ColumnStore]:
+    def parts(self) -> Sequence[Part]:
         """Return all that holds something of the rows."""
 
     @property
