@@ -45,6 +45,32 @@ def test_a_run_changes_to_registered_queries_and_back() -> None:
     assert run.changes()[0]["sql"] == total(3)
 
 
+def test_registered_queries_outlast_the_process(tmp_path: Path) -> None:
+    def started_again() -> Run:
+        query = ms.Engine().stream("s", ROWS, time="ts").query(total(5))
+        run = query.start(tmp_path / "out", paused=True, checkpoint=tmp_path / "checkpoint")
+        assert isinstance(run, Run)
+        return run
+
+    run = started_again()
+    run.register(total(2))
+    assert run.register(total(3)) == 3
+    run.remove(2)
+    run.stop()
+    run = started_again()
+    assert [(v["number"], v["sql"]) for v in run.registered()][1:] == [(3, total(3))]
+    assert run.register(total(4)) == 4, "a number is not given twice"
+    run.advance(40).change(3, "drain")
+    run.stop()
+    run = started_again()
+    assert [v["number"] for v in run.registered()] == [1, 3, 4]
+    run.finish()
+    tables = [pq.read_table(file) for file in sorted((tmp_path / "out").glob("*.parquet"))]
+    asked = started().advance(40)
+    asked.change(total(3), "drain")
+    assert pa.concat_tables(tables).to_pylist() == asked.finish().table().to_pylist()
+
+
 def test_what_is_not_registered_is_refused() -> None:
     run = started()
     run.register(total(2))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from midstream.change.repository import Repository
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
@@ -210,7 +209,6 @@ class Run:
         self._sink = sink
         self._failed = False
         self._stopped = False
-        self._repository = Repository(query.plan, " ".join(str(query.plan.query).split()))
 
     @property
     def ended(self) -> bool:
@@ -286,15 +284,16 @@ class Run:
         """Plan and check a query to change to later, without changing; return its number."""
         self._check_open()
         request, made = ask_change(query, self.query.planner, {"plan": plan, "join": join})
-        return self._repository.add(request.sql, made).number
+        return self._running.register(request.sql, made)
 
     def registered(self) -> list[dict[str, Any]]:
         """Return the queries that can be changed to by number; 1 is the one the run was started with."""
-        return [version.to_dict() for version in self._repository.all()]
+        return [version.to_dict() for version in self._running.repository.all()]
 
     def remove(self, number: int) -> "Run":
         """Forget a registered query; what runs is not touched."""
-        self._repository.remove(number)
+        self._check_open()
+        self._running.remove(number)
         return self
 
     def change(
@@ -310,7 +309,7 @@ class Run:
         number = str(len(self._running.changes()) + 1)
         asked = {"method": method, "order": order, **options}
         if isinstance(query, int):
-            known = self._repository[query]
+            known = self._running.repository[query]
             request, plan = ChangeRequest.of(known.sql, asked, identity=number), known.plan
         else:
             request, plan = ask_change(query, self.query.planner, asked, number)

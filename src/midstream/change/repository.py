@@ -1,6 +1,6 @@
 """The repository of queries: each validated, planned and ready before a change to it is asked for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ from midstream.change.lifecycle import DSTOP
 from midstream.change.request import IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
 from midstream.model.errors import PlanError
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.capabilities import refuse
+from midstream.plan.json import read_plan, write_plan
 from midstream.plan.plan import Plan
 
 
@@ -33,9 +35,11 @@ class Repository:
     Numbers are not given twice. `_version` in the output is another number: it counts the changes.
     """
 
-    def __init__(self, first: Plan, sql: str) -> None:
-        self._versions = {1: QueryVersion(1, sql, first)}
+    def __init__(self, first: Plan) -> None:
+        self._versions = {1: QueryVersion(1, " ".join(str(first.query).split()), first)}
         self._next = 2
+        self._written: dict[int, dict[str, Any]] = {}
+        """Plans as they were last written down."""
 
     def add(self, sql: str, plan: Plan) -> QueryVersion:
         """Register a query."""
@@ -54,6 +58,18 @@ class Repository:
     def all(self) -> list[QueryVersion]:
         """Return all queries, by number."""
         return list(self._versions.values())
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all but the first query as plain values, and the next number."""
+        added = [v for v in self.all() if v.number > 1]
+        self._written = {v.number: self._written.get(v.number) or write_plan(v.plan) for v in added}
+        return {"next": self._next, "added": [[v.number, v.sql, self._written[v.number]] for v in added]}
+
+    def load(self, plain: dict[str, Any], aggregates: Mapping[str, UserAggregate]) -> None:
+        """Be as `to_plain` said; plans may call aggregates of the user."""
+        for number, sql, plan in plain["added"]:
+            self._versions[number] = QueryVersion(number, sql, read_plan(plan, aggregates))
+        self._next = plain["next"]
 
 
 def check_registered(number: int, known: Iterable[int]) -> int:

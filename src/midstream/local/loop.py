@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from midstream.change.repository import check_change, check_control
+from midstream.change.repository import Repository, check_change, check_control
 from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
@@ -22,7 +22,7 @@ from midstream.local.sinks import Sink
 from midstream.local.sources import RecordedStream
 from midstream.local.width import describe, end_by_rows
 from midstream.migrate.request import MigrationRequest
-from midstream.model.errors import MidstreamError
+from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import check_framework
 from midstream.plan.aggregates import UserAggregate
@@ -145,11 +145,14 @@ class RunningLoop:
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.report.batch = describe(loop.batch_us)
         self.finished = False
+        self.repository = Repository(loop.plan)
+        """Queries that the run can change to by number."""
         self.uncounted: dict[str, int] = {}
         """Per stream: late rows that a reader which began anew has counted, and that do not count."""
         if keeper is not None:
             keeper.begin(self)
-        self._planner = None if adaptation is None else Planner(loop.plan, self.host.controls, adaptation)
+        self._planners: dict[int, Planner] = {}
+        """Who adapts a version, of those that can be."""
 
     def resume(self) -> None:
         """Take up what runs from the stores, and read on from where the run stands."""
@@ -208,6 +211,8 @@ class RunningLoop:
 
     def migrate(self, request: MigrationRequest) -> None:
         """Migrate before the next row, or refuse to."""
+        if not self.host.control.alive:
+            raise PlanError("nothing runs that could be migrated")
         family_of(self.host.plan).migrated(self.host.plan, request)
         self._emit(self.host.migrate_now(request, request.identity, self._now_us(False)))
         self._commit()
@@ -221,6 +226,17 @@ class RunningLoop:
         at_us = self._now_us(True)
         host.change(request, plan, at_us)
         self._emit(host.advance(at_us))
+        self._commit()
+
+    def register(self, sql: str, plan: Plan) -> int:
+        """Register a query to change to later; return its number."""
+        number = self.repository.add(sql, plan).number
+        self._commit()
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forget a registered query."""
+        self.repository.remove(number)
         self._commit()
 
     def control(self, request: ControlRequest) -> None:
@@ -300,13 +316,22 @@ class RunningLoop:
         before = host.streams()
         left = host.on_rows(rows, end)
         rows_out = self._emit(left)
-        if self._planner is not None:
-            self._planner.on_batch(left.reports)
+        self._adapt(left.reports)
         read = before | host.streams()
         rows_in = sum(len(r) for name, r in rows.items() if name in read)
         wall_s = time.perf_counter() - started
         self.report.add(end, rows_in, rows_out, left.summary, left.delay_us, wall_s)
         return True
+
+    def _adapt(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Let the newest version go on with another plan, where that pays and is wanted."""
+        number, adaptation = reports[0]["version"], self._loop.adaptation
+        if adaptation is None or not number or not family_of(self.host.plan_of(number)).chosen_by_cost:
+            return
+        if number not in self._planners:
+            first = self.host.plan_of(number)
+            self._planners[number] = Planner(first, self.host.controls, adaptation, number)
+        self._planners[number].on_batch(reports, self.host.plan)
 
 
 def _for(name: str, on_late: OnLate | None) -> Callable[[Rows], None] | None:

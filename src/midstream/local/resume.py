@@ -14,6 +14,7 @@ from midstream.local.checkpoint import Checkpoint
 from midstream.local.folder_store import FolderStore
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.report import BatchReport
+from midstream.plan.aggregates import UserAggregate
 from midstream.plan.json import own_aggregates, read_plan, write, write_plan
 from midstream.plan.plan import Plan
 
@@ -38,6 +39,7 @@ class Resumable:
         self._sink = sink
         self._plans: list[dict[str, Any]] = []
         self._versions: list[Plan] = []
+        self._aggregates: dict[str, UserAggregate] = {}
         self._reported = 0
         self._read_us: int | None = None
 
@@ -78,10 +80,10 @@ class Resumable:
 
     def _read_plans(self, loop: Loop) -> list[Plan]:
         """Return the plans of all versions there have been."""
-        known = dict(loop.aggregates)
+        self._aggregates = dict(loop.aggregates)
         for plan in loop.plans:
-            known |= own_aggregates(plan.query.root)
-        return [read_plan(written, known) for written in self._plans]
+            self._aggregates |= own_aggregates(plan.query.root)
+        return [read_plan(written, self._aggregates) for written in self._plans]
 
     def stores(self, count: int) -> list[FolderStore]:
         """Return the stores of the buckets."""
@@ -98,6 +100,8 @@ class Resumable:
         for name, value in state["report"].items():
             setattr(report, name, value)
         running.uncounted, running.finished = state["uncounted"], state["finished"]
+        if "registered" in state:  # older checkpoints have none
+            running.repository.load(state["registered"], self._aggregates)
         self._reported, self._read_us = len(report.batches), running.host.read_us
         running.resume()
 
@@ -121,6 +125,7 @@ class Resumable:
             "finished": running.finished,
             "host": plain,
             "plans": self._plans,
+            "registered": running.repository.to_plain(),
             "uncounted": running.uncounted,
             "report": {**totals, "wall_s": running.wall_s},
         }
