@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all lint format cases demo replay-demo bench forks clean
+.PHONY: help setup check test test-all campaign lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -25,6 +25,9 @@ test: lint .venv/.ready-spark ## Linters and all tests, Spark included, with the
 
 test-all: lint .venv/.ready-spark ## The same with every seed: takes hours rather than minutes
 	@MIDSTREAM_SEEDS=all JAVA_HOME="$$(tools/ensure-java --home)" tools/run-tests
+
+campaign: .venv/.ready-dev ## Thousands of drawn scripts in which changes, migrations, controls and kills meet: half an hour
+	@MIDSTREAM_SEEDS=$(or $(PART),all) $(BIN)/pytest -q -n 2 tests/oracle/test_campaign.py
 
 lint: .venv/.ready-dev ## Format check, lint and types only
 	@$(BIN)/ruff format --check --quiet .

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from oracle.changes import BEGINNING, NEVER, Query, Result, Row, Trigger, Value
 
 Keeps = Callable[[Result], bool]
+Control = tuple[str, int] | tuple[str, int, int]
+"""Kind and position; of another hop also how wide it is."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,14 @@ class Given:
 
 
 class Oracle:
-    """A run over recorded rows with changes in order of their positions; controls are (kind, position)."""
+    """A run over recorded rows with changes in order of their positions."""
 
     def __init__(
         self,
         rows: dict[str, list[Row]],
         first: Query,
         changes: Sequence[Change],
-        controls: Sequence[tuple[str, int]] = (),
+        controls: Sequence[Control] = (),
     ) -> None:
         self.rows = rows
         self.changes = changes
@@ -142,18 +144,15 @@ class Oracle:
         self.versions = [self._version(1, first, BEGINNING)]
         self.runs: list[ChangeRun] = []
         """Of the changes whose position is reached, in order."""
-        script = [(c.position, "change", c) for c in changes] + [(at, kind, None) for kind, at in controls]
-        for position, kind, change in sorted(script, key=lambda item: item[0]):
+        script: list[tuple[str, int, *tuple[object, ...]]] = [("change", c.position, c) for c in changes]
+        for kind, position, *how in sorted([*script, *controls], key=lambda element: element[1]):
             if position > self.latest:
                 break
             self._pass(position)
-            if kind != "abort":
+            if kind not in ("abort", "hop"):
                 for run in self.runs:
                     run.audited_until = min(run.audited_until, position)
-            if change is not None:
-                self._change(position, change)
-            else:
-                getattr(self, f"_{kind}")(position)
+            getattr(self, f"_{kind}")(position, *how)
             self._pass(position)
         self._pass(NEVER)
         for run in self.runs:
@@ -175,7 +174,7 @@ class Oracle:
             stopped = any(old.stopped_at == known == self._known(old) for old in v.waits_for)
             for n, y in enumerate(v.given_out()):
                 moment = max(y.trigger, (held_until, -1, -1))
-                released = (stopped or v.released_at < known) and moment != y.trigger
+                released = (stopped or v.released_at < known) and y.trigger <= (held_until, -1, -1)
                 found.append(((moment, v.number, place, n), Given(v.number, y, moment, released)))
         return [given for _, given in sorted(found, key=lambda pair: pair[0])]
 
@@ -311,7 +310,12 @@ class Oracle:
         if newest in waiting:
             newest.start, newest.results = position, self.fresh_start(newest.query, position)
         else:
-            self.versions.append(self._version(newest.number, newest.query, position))
+            query = self.started_anew(newest, position, newest in alive)
+            self.versions.append(self._version(newest.number, query, position))
+
+    def started_anew(self, version: Version, position: int, runs: bool) -> Query:
+        """Return the query of a version that is started anew, be it that it `runs` up to there."""
+        return version.query
 
     def _abort(self, position: int) -> None:
         run = next((run for run in reversed(self.runs) if run.open), None)

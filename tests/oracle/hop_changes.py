@@ -7,8 +7,9 @@ Nothing here knows how the engine does it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ class HopQuery:
     body: Body
     hop_us: int
     emit: str
+    others: tuple[tuple[int, int], ...] = ()
+    """Positions from which on another hop is asked for: it begins after the first answer there or later."""
 
     @property
     def sql(self) -> str:
@@ -68,9 +71,7 @@ class HopQuery:
 
     def results_from(self, start: int, rows: Rows, latest: int) -> list[Result]:
         """Return the answers at all hops after a start, over the rows from there on; up to the latest time."""
-        if start == BEGINNING:
-            start = min((r.time for name in self.streams for r in rows[name]), default=NEVER)
-        hops = tuple(range((start // self.hop_us + 1) * self.hop_us, latest + 1, self.hop_us))
+        hops = tuple(takewhile(lambda hop: hop <= latest, self.hops_from(self.begun(start, rows))))
         tables = {name: _table(rows[name]) for name in self.streams}
         case = HopsOf("", tables, self.body, self.hop_us, self.emit, 1, 1, at=hops)
         out: list[Result] = []
@@ -86,15 +87,42 @@ class HopQuery:
             before = answer
         return out
 
+    def begun(self, start: int, rows: Rows) -> int:
+        """Return where the hops begin: at the first row, or where the version is started."""
+        if start != BEGINNING:
+            return start
+        return min((r.time for name in self.streams for r in rows[name]), default=NEVER)
+
+    def hops_from(self, begun: int) -> Iterator[int]:
+        """Yield the hops after a position, without end."""
+        hop, others = self.hop_us, sorted(self.others, key=lambda other: other[0])
+        while True:
+            while others and others[0][0] <= begun:
+                hop = others.pop(0)[1]
+            begun = (begun // hop + 1) * hop
+            yield begun
+
+    def after(self, begun: int, position: int) -> "HopQuery":
+        """Return the query with the hop it has come to at a position, and those that are asked for by then."""
+        hop, others = self.hop_us, sorted(self.others, key=lambda other: other[0])
+        for answered in (begun, *takewhile(lambda t: t <= position, self.hops_from(begun))):
+            while others and others[0][0] <= answered:
+                hop = others.pop(0)[1]
+        return replace(self, hop_us=hop, others=tuple(others))
+
     def drained(self, rows: Rows, position: int, latest: int) -> int:
+        """Return the end of a drain of a version that began with the first row."""
+        return self.drained_from(BEGINNING, rows, position, latest)
+
+    def drained_from(self, start: int, rows: Rows, position: int, latest: int) -> int:
         """Return the last hop whose windows hold an old row; NEVER if no later hop has shown that it is the last."""
+        hops = [position, *takewhile(lambda hop: hop <= latest, self.hops_from(self.begun(start, rows)))]
         last = position
         for stream in streams_of(self.body):
             ends = last_times(_table(rows[stream.name]), stream.window)
             olds = [end for end, row in zip(ends, rows[stream.name], strict=True) if row.time < position]
-            # The last multiple up to the end of the last old row.
-            last = max(last, *(end // self.hop_us * self.hop_us for end in olds)) if olds else last
-        return last if (last // self.hop_us + 1) * self.hop_us <= latest else NEVER
+            last = max([last, *(hop for hop in hops if olds and hop <= max(olds))])
+        return last if any(hop > last for hop in hops) else NEVER
 
 
 def _value_order(values: tuple[Value, ...]) -> list[tuple[bool, Value]]:
@@ -120,22 +148,45 @@ class HopOracle(Oracle):
         """Return where nothing is left of a version; one that had not begun before its drain has nothing to drain."""
         if self._idle(version):
             return version.drains_from
+        if isinstance(version.query, HopQuery):
+            rows = self._from(version.start)
+            return version.query.drained_from(version.start, rows, version.drains_from, self.latest)
         return super()._drained(version)
 
     def _idle(self, version: Version) -> bool:
-        if not isinstance(version.query, HopQuery):
-            return False
-        begun = version.start
-        if begun == BEGINNING:
-            begun = min((r.time for name in version.query.streams for r in self.rows[name]), default=NEVER)
-        return begun >= version.drains_from
+        query = version.query
+        return isinstance(query, HopQuery) and query.begun(version.start, self.rows) >= version.drains_from
+
+    def _over(self, version: Version) -> int:
+        """Return where nothing is left of a version; one that is stopped before that is known drains till then."""
+        over = super()._over(version)
+        return over if self._shown(version, over) <= version.stopped_at else version.stopped_at
 
     def _known(self, version: Version) -> int:
-        """Return from where on it is known that a version is over: the next hop shows that the last was the last."""
-        over, query = self._over(version), version.query
+        """Return from where on it is known that a version is over."""
+        return self._shown(version, self._over(version))
+
+    def _shown(self, version: Version, over: int) -> int:
+        """Return where the end of a version shows: of a drain the next hop tells that the last was the last."""
+        query = version.query
         if not isinstance(query, HopQuery) or over in (BEGINNING, NEVER, version.stopped_at) or self._idle(version):
             return over
-        return (over // query.hop_us + 1) * query.hop_us
+        return next(hop for hop in query.hops_from(query.begun(version.start, self.rows)) if hop > over)
+
+    def _hop(self, position: int, hop_us: int) -> None:
+        """Let the newest version answer at other hops, if it hops at all."""
+        newest = max(self._alive(position), key=lambda v: v.number, default=None)
+        if newest is not None and isinstance(newest.query, HopQuery):
+            newest.query = replace(newest.query, others=(*newest.query.others, (position, hop_us)))
+            newest.results = self.fresh_start(newest.query, newest.start)
+
+    def started_anew(self, version: Version, position: int, runs: bool) -> Query:
+        """Return the query with the hop it has come to; of a version that was stopped before as it was asked for."""
+        if not isinstance(version.query, HopQuery):
+            return version.query
+        if not runs:
+            return [self.versions[0].query, *(c.query for c in self.changes)][version.number - 1]
+        return version.query.after(version.query.begun(version.start, self.rows), position)
 
     def printed(self, run: ChangeRun, result: Result) -> object:
         """Return what is equal in duplicates: with hops also the row, and whether it comes or goes."""

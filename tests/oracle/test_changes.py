@@ -132,7 +132,6 @@ def check_records(
     report: Report,
     where: str,
     ends: bool = True,
-    without: Sequence[str] = (),
 ) -> None:
     """Compare the record of every change with what the oracle counts; each keeps the guarantees of its method."""
     assert len(report.changes) == len(oracle.changes), where
@@ -144,8 +143,7 @@ def check_records(
             assert (told["state"], told["position_us"], told["loss"]) == ("not reached", None, None), where
             continue
         assert told["position_us"] == change.position, where
-        left_out = {*without, *(() if ends else ENDS)}
-        expected = {k: v for k, v in asdict(count(oracle, n, given)).items() if k not in left_out}
+        expected = {k: v for k, v in asdict(count(oracle, n, given)).items() if ends or k not in ENDS}
         found = {name: told[name] for name in expected}
         assert found == expected, f"change {n + 1}: {_apart(found, expected)}{where}"
         if oracle.runs[n].state in ("finished", "unfinished") and n + 1 == len(oracle.runs):

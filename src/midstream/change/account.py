@@ -40,7 +40,10 @@ class Account:
         self.drained_from_us: int = FOREVER
         """Where the old version began to drain, of a graceful drain; results over later rows alone are not repeated."""
         self.uncertain: list[npt.NDArray[np.int64]] = []
-        """Times of new results that left when buckets had not heard yet that the old version drains."""
+        """Times of new results that left when buckets had not heard yet that the old version drains, or no later hop
+        had shown whether it does."""
+        self.ends_late = False
+        """An old version hops: that its drain is over is known at the next hop."""
         self.valued = False
         """A version hops: duplicates are equal rows, too."""
         self.last_old = last_left
@@ -73,7 +76,8 @@ class Account:
             assert record.ended_us is not None, "it is over"
             in_time = new & (triggers[:, 0] < record.ended_us)
         record.new_results += int(in_time.sum())
-        if record.method == GRACEFUL_DRAIN and record.state != FINISHED and len(self.uncertain) < HEARD_EMISSIONS:
+        unheard = record.method == GRACEFUL_DRAIN and len(self.uncertain) < HEARD_EMISSIONS
+        if record.state != FINISHED and (self.ends_late or unheard):
             self.uncertain.append(triggers[new, 0])
         if (record.method, record.order) == (DRAIN, QUERY_ORDER):
             record.rows_held = int(in_time.sum()) + (record.rows_held if before else 0)
@@ -104,6 +108,11 @@ class Account:
         if new.any() and self.first_new is None:
             self.first_new = (int(left[new.argmax()]), clock)
             self.record.first_result_us = self.first_new[0]
+
+    def not_over(self, time_us: int) -> None:
+        """Know that the change is not over before a time: what left until then has been counted rightly."""
+        left = [times_us[times_us >= time_us] for times_us in self.uncertain]
+        self.uncertain = [times_us for times_us in left if len(times_us)]
 
     def correct(self, ended_us: int) -> None:
         """Take back what was counted of new results that left after the end, which was known a little later."""

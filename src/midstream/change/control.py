@@ -180,6 +180,7 @@ class ControlManager:
             for change in waiting:
                 change.record.started_us = at_us
             self.drained = {(v, p): over for (v, p), over in self.drained.items() if v != newest or p > at_us}
+            self.drained[newest, at_us] = (at_us, at_us)  # it holds nothing older, be it drained at once
             self._apply(Element(FSTART, newest, at_us))
         self._close_ended()
 

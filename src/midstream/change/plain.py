@@ -75,6 +75,7 @@ def _change_of(plain: Plain) -> Change:
     account.latest = tuple(counted["latest"])
     account.old_prints, account.new_prints = (_prints_of(counted[name]) for name in ("old_prints", "new_prints"))
     account.drained_from_us, account.valued = counted["drained_from_us"], counted["valued"]
+    account.ends_late = counted.get("ends_late", False)
     account.uncertain = [np.array(times_us, np.int64) for times_us in counted["uncertain"]]
     account.last_old, account.first_new = _left_at(counted["last_old"]), _left_at(counted["first_new"])
     reference = None
@@ -97,6 +98,7 @@ def _account(account: Account) -> Plain:
         "drained_from_us": account.drained_from_us,
         "uncertain": [times_us.tolist() for times_us in account.uncertain],
         "valued": account.valued,
+        "ends_late": account.ends_late,
         "last_old": account.last_old,
         "first_new": account.first_new,
     }

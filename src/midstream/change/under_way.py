@@ -85,6 +85,7 @@ class Change:
         else:
             self.account.old_prints.clear()
             self.account.new_prints.clear()
+            self.account.uncertain = []
         self.note_overlap(at_us)
 
     def note_overlap(self, until_us: int) -> None:

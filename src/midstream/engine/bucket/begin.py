@@ -82,7 +82,10 @@ class Beginnings:
                 request = MigrationRequest(**{**asked, "identity": identity})
                 # A position that has passed is here: of the rows before, only those that the next hop needs are there.
                 request = replace(request, at_us=max(at_us, NEVER if request.at_us is None else request.at_us))
-                newest.run.migrate(request, control.get("plan"), control["id"])
+                if "plan" in control or request.at_us == at_us:
+                    self._versions.migrate(request, control.get("plan"), control["id"])
+                else:  # whatever version is the newest there
+                    self._state.due.append(request)
             except (MidstreamError, TypeError) as error:
                 words = str(asked.get("plan")), str(asked.get("strategy"))
                 self.refused.append(MigrationRecord(identity, *words, state=REFUSED, reason=str(error)))
@@ -121,9 +124,8 @@ class Beginnings:
 
     def _migrate(self, request: MigrationRequest) -> None:
         """Let the newest version know of a migration whose position has come."""
-        newest = self._versions.newest
-        if newest is not None:
-            newest.run.migrate(request)
+        if self._versions.newest is not None:
+            self._versions.migrate(request)
         else:
             reason = "nothing runs that could be migrated"
             self.refused.append(MigrationRecord.of(request, state=REFUSED, reason=reason))

@@ -82,7 +82,8 @@ class Bucket:
         phase = self.control.phase
         self._run(safe_us, drain, packed.begins)
         self._drains.stop_following()
-        statistics = [v.run.statistics() for v in list(versions.open.values())[-1:]]
+        newest = versions.newest
+        statistics = None if newest is None else newest.run.statistics()
         shared = versions.close(drain)
         state.controls += [c["id"] for c in controls]
         state.batches += 1
@@ -94,7 +95,8 @@ class Bucket:
             **self._report(phase),
             "late": packed.untimed + sum(part.num_rows for part in late),
             "rows_out": sum(len(item.results) for item in leaving if item.version > 0),
-            "shared": shared, "controls": controls, "statistics": statistics[0] if statistics else None,
+            "shared": shared, "controls": controls, "statistics": statistics,
+            "version": 0 if newest is None else newest.number, "row": "" if newest is None else newest.run.row,
             "wall_ms": (time.perf_counter() - started) * 1000,
         }  # fmt: skip
         return BucketOutput(self.label, leaving, late, report)
@@ -106,6 +108,9 @@ class Bucket:
         sizes = [v.run.size() for v in ran]
         records = [*self._beginnings.refused, *([] if run is None else run.records())]
         steady = "steady" if run is None else run.phase
+        hops: dict[str, list[tuple[int, int, int]]] = {}
+        for version in ran:  # one that was over and was started anew is there twice
+            hops.setdefault(str(version.number), []).extend(version.run.hops)
         return {
             "bucket": self.label, "batches": self.state.batches,
             "rows_in": sum(v.rows_in for v in ran if v.number > 0),
@@ -122,9 +127,9 @@ class Bucket:
             "drained": self._drains.over, "oldest": self._drains.oldest(),
             "paused": self._paused, "clock_us": self._time_us(), "runs": sorted(self._versions.open),
             "alive": [life.version for life in self.control.alive],
-            "hops": {str(v.number): v.run.hops for v in ran},
+            "hops": hops,
             "hops_passed": 0 if run is None else run.hops_passed,
-            "row": "" if run is None else run.row, "next_us": None if run is None else run.next_us,
+            "next_us": {str(number): version.run.next_us for number, version in self._versions.open.items()},
         }  # fmt: skip
 
     def _reached_us(self, safe_us: int) -> int:

@@ -6,12 +6,15 @@ A version is taken up when it is wanted and left when it is over; what is writte
 number of a reference, a version that runs only to be counted, is negative.
 """
 
+from typing import Any
+
 from midstream.engine.bucket.durable import DurableRows
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, VersionState
 from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
 from midstream.engine.rows.packed import Packed
+from midstream.migrate.request import MigrationRequest
 from midstream.model.time import NEVER
 
 
@@ -70,6 +73,14 @@ class BucketVersions:
     def newest(self) -> VersionInBucket | None:
         """Return the newest version that lives."""
         return max(self._living(), key=lambda version: version.number, default=None)
+
+    def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
+        """Let the newest version migrate, and its reference, which is to answer at the same hops."""
+        newest = self.newest
+        assert newest is not None, "something runs"
+        for number in (newest.number, -newest.number):
+            if number in self.open:
+                self.open[number].run.migrate(request, plan, row)
 
     def _living(self) -> list[VersionInBucket]:
         return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]

@@ -63,17 +63,22 @@ class Planner:
         """Return the plan that a migration asks for, from the one that runs when all those before it are over."""
         return migrated(self.plan_of(self._coming), request, self.statistics)
 
-    def on_batch(self, events: Sequence[Event]) -> None:
-        """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added."""
+    def on_batch(self, events: Sequence[Event], running: Plan | None = None) -> None:
+        """Take the events of a micro-batch; plan what was asked for, and what pays. Records of refusals are added.
+
+        `running` is the plan that runs, where buckets plan by themselves what is asked for; else the row names it.
+        """
         first = events[0]
-        if first["statistics"] is not None:
+        mine = first["version"] == self._version  # one that is over, or begins in this micro-batch, is another's
+        if mine and first["statistics"] is not None:
             looks = [BucketStatistics.of(e["statistics"]) for e in events]
-            self.statistics = statistics_of(self.plan_of(first["row"]), looks, self._sizes)
+            self.statistics = statistics_of(running or self.plan_of(first["row"]), looks, self._sizes)
         for control in first["controls"]:
             self._unread.discard(control["id"])
-            if control["do"] == MIGRATE and "plan" not in control:
+            if control["do"] == MIGRATE and "plan" not in control and running is None:
                 first["migrations"].append(self._answer(control).to_dict())
-        self._advise(events)
+        if mine:
+            self._advise(events, running or self.plan_of(first["row"]))
 
     def _answer(self, control: dict[str, Any]) -> MigrationRecord:
         """Send the plan that a control row asks for in words."""
@@ -95,10 +100,10 @@ class Planner:
             record.state, record.reason = REFUSED, str(error)
         return record
 
-    def _advise(self, events: Sequence[Event]) -> None:
+    def _advise(self, events: Sequence[Event], running: Plan) -> None:
         if self._adviser is None:
             return
-        self._adviser.see(self.plan_of(events[0]["row"]), events)
+        self._adviser.see(running, events)
         waiting = self._unread or events[0]["due"]
         if waiting or events[0]["statistics"] is None or self.statistics is None:
             return

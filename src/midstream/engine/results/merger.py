@@ -133,6 +133,7 @@ class ResultMerger:
             # What another element lets out leaves before anything that comes.
             out += self._round({}, item["at_us"], held, item["at_us"])
         out += self._round(rest, now_us, held, everything=everything)
+        self._see_old_hops(hops)
         self._forget(reports)
         over = set(self.over())
         self.drained = {v: reported for v, reported in self.drained.items() if v not in over}
@@ -151,6 +152,15 @@ class ResultMerger:
         """See whether buckets run other versions than live: they hear later of what all of them brought about."""
         alive = [life.version for life in self.control.alive]
         self.behind = any(report["runs"] != alive for report in reports)
+
+    def _see_old_hops(self, hops: Hops) -> None:
+        """Let changes know of hops whose windows held a row from before a drain: it was not over there."""
+        for change in self.control.open_changes:
+            for version in change.old:
+                drain_us = self.control.lives[version].drain_us
+                old = [hop for hop, (oldest_us, _) in hops.get(version, {}).items() if oldest_us < (drain_us or NEVER)]
+                if old:
+                    change.account.not_over(max(old))
 
     def _forget(self, reports: Sequence[dict[str, Any]]) -> None:
         """Drop fingerprints of rows that the version which could repeat them holds no more."""
@@ -210,7 +220,8 @@ class ResultMerger:
             request = ChangeRequest(**item["change"])
             change = self.control.change(request, item["version"], item["at_us"], item["audit"])
             change.record.schema_change = item["schema_change"]
-            change.account.valued = any(self._hops(v) for v in (*change.old, change.new))
+            change.account.ends_late = any(map(self._hops, change.old))
+            change.account.valued = change.account.ends_late or self._hops(change.new)
 
     def _forget_drains(self, at_us: int) -> None:
         """Forget what was reported of drains of versions that start anew at a position."""
@@ -351,8 +362,9 @@ class ResultMerger:
 
     def _check_hops(self, reports: Sequence[dict[str, Any]]) -> None:
         """A hop leaves when all buckets have answered it, which they do in the same micro-batch."""
-        where = {(r["hops_passed"], r["next_us"]) for r in reports}
-        assert len(where) == 1, f"buckets are at different hops: {where}"
+        found: dict[str, int | None] = {}
+        for version, next_us in (item for report in reports for item in report["next_us"].items()):
+            assert found.setdefault(version, next_us) == next_us, f"buckets are at different hops of version {version}"
 
     def to_plain(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return the state as plain values, and tables of the output that is held back."""
