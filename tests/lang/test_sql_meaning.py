@@ -48,6 +48,11 @@ s like '%!%%' escape '!'    s like 'a!_b' escape '!'    s like ''    s like '%' 
 case when i > 0 then 'pos' when i < 0 then 'neg' else 'zero' end    case i when 1 then 'one' when 5 then 'five' end
 case when b then 1 else 2.5 end    case when i > 0 then m else 0 end    case when b then i end    if(b, i, j)
 coalesce(i, j, 0)    coalesce(s, 'none')    ifnull(m, 0)    nullif(i, 5)    nullif(s, '')    nullif(m, 1.5)
+nullif(i + 1, 1.5)    nullif(i, f)    nullif(m * 2, i)    nullif(f, f)    nullif(d, t)    nullif(nullif(i, 1), j)
+case abs(i) when 1 then 'one' when 1.5 then 'more' when j then 'j' else 'none' end
+case i + 1 when 2 then 3 when j then m end
+i + 1 between j and 5.5    i + 1 not between j and null    upper(s) between s and 'z'    nullif(i, 1) between 1 and 5
+case upper(s) when 'ABC' then i when s then f when null then 1 end    case 1 + 1 when 2 then i when j then 3 end
 least(i, j)    greatest(i, j, 3)    greatest(f, 1.0)    least(f, 1.0)    greatest(s, 'b')    least(d, t)
 abs(i)    abs(m)    abs(f)    sign(i)    sign(m)    round(f)    round(m, 1)    round(m)    round(i, -1)    floor(f)
 ceil(m)    ceiling(f)    floor(m)    sqrt(abs(i))    exp(j)    power(j, 2)    pow(2, j)    ln(abs(j))    log10(abs(j))

@@ -25,6 +25,10 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 INFIX = (*COMPARISONS, "+", "-", "*", "/", "%", "//", "||", "and", "or", "like", "ilike", "is distinct from")
 
+BETWEEN = "between"
+"""The function of a BETWEEN whose value is computed: the value and its bounds."""
+CASE_OF = "case"
+"""The function of a CASE with a subject: the subject, each WHEN with its value, and the value of ELSE."""
 
 RESERVED = frozenset({
     "all", "and", "any", "as", "asc", "between", "both", "by", "case", "cast", "cross", "desc", "distinct", "else",
@@ -113,6 +117,11 @@ class Call:
             return f"(-{a[0]})"
         if self.function == "is null":
             return f"({a[0]} IS NULL)"
+        if self.function == CASE_OF:
+            whens = " ".join(f"WHEN {a[k]} THEN {a[k + 1]}" for k in range(1, len(a) - 1, 2))
+            return f"CASE {a[0]} {whens} ELSE {a[-1]} END"
+        if self.function == BETWEEN:
+            return f"({a[0]} BETWEEN {a[1]} AND {a[2]})"
         if self.function == "in":
             return f"({a[0]} IN ({', '.join(a[1:])}))"
         return f"{self.function.upper()}({', '.join(a)})"

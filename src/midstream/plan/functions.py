@@ -16,7 +16,7 @@ from midstream.model.errors import PlanError
 from midstream.model.types import INTERVAL, TIMESTAMP, is_number, is_temporal, type_name
 from midstream.plan.arithmetic import add, multiply, negative, plain, remainder, rounded, subtract, whole_quotient
 from midstream.plan.coerce import convert, read_instant, settle, unify
-from midstream.plan.expr import COMPARISONS, Call, Case, Expr, Literal
+from midstream.plan.expr import BETWEEN, CASE_OF, COMPARISONS, Call, Case, Column, Expr, Literal
 from midstream.plan.logic import negate
 
 Rule = Callable[[str, tuple[Expr, ...]], Expr]
@@ -58,7 +58,7 @@ class Function:
         return f"{least} argument{'s' if least != 1 else ''}"
 
 
-def _compare(name: str, args: tuple[Expr, ...]) -> Expr:
+def _compare(name: str, args: tuple[Expr, ...]) -> Call:
     same = unify(args)
     if same is None:
         shown = f" {name.upper()} ".join(map(str, args)) if len(args) == 2 else f"{args[0]} IN (...)"
@@ -86,8 +86,10 @@ def _if(name: str, args: tuple[Expr, ...]) -> Expr:
 
 
 def _null_if(name: str, args: tuple[Expr, ...]) -> Expr:
-    value = settle(args[0])
-    return Case(((_compare("=", args), Literal(None, value.type)),), value, value.type)
+    value, condition = settle(args[0]), _compare("=", args)
+    if isinstance(value, Literal):
+        return Case(((condition, Literal(None, value.type)),), value, value.type)
+    return Call(name, (value, condition.args[1]), value.type)
 
 
 def _date_trunc(name: str, args: tuple[Expr, ...]) -> Expr:
@@ -222,7 +224,7 @@ def closest(name: str, known: Sequence[str]) -> str:
     return f"; did you mean '{lower[near[0]]}'?" if near else ""
 
 
-def case(branches: Sequence[tuple[Expr, Expr]], otherwise: Expr | None = None) -> Expr:
+def case(branches: Sequence[tuple[Expr, Expr]], otherwise: Expr | None = None) -> Case:
     """Build CASE: conditions checked, values brought to one type."""
     conditions = [_adapt("CASE WHEN", "condition", condition) for condition, _ in branches]
     values = [*(value for _, value in branches), Literal(None, pa.null()) if otherwise is None else otherwise]
@@ -230,6 +232,31 @@ def case(branches: Sequence[tuple[Expr, Expr]], otherwise: Expr | None = None) -
     if same is None:
         raise PlanError(f"CASE needs values of one type, not {_types(values)}")
     return Case(tuple(zip(conditions, same[:-1], strict=True)), same[-1], same[0].type)
+
+
+def case_of(subject: Expr, branches: Sequence[tuple[Expr, Expr]], otherwise: Expr | None = None) -> Expr:
+    """Build CASE with a subject that is compared with each WHEN; one that is computed stands in it once.
+
+    >>> from midstream.plan.expr import Column
+    >>> x = Column("a", "x", pa.int64())
+    >>> one, two = Literal(1, pa.int64()), Literal(2, pa.int64())
+    >>> print(case_of(resolve("abs", [x]), [(one, two), (two, one)]))
+    CASE ABS(a.x) WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE NULL END
+    """
+    conditions = [_compare("=", (subject, when)) for when, _ in branches]
+    chosen = case([(c, value) for c, (_, value) in zip(conditions, branches, strict=True)], otherwise)
+    if len(branches) == 1 or isinstance(subject, Column | Literal):
+        return chosen
+    pairs = [e for c, (_, value) in zip(conditions, chosen.branches, strict=True) for e in (c.args[1], value)]
+    return Call(CASE_OF, (subject, *pairs, chosen.otherwise), chosen.type)
+
+
+def between(value: Expr, low: Expr, high: Expr) -> Expr:
+    """Build BETWEEN: two comparisons, in which a value that is computed stands once."""
+    bounds = [_compare(">=", (value, low)), _compare("<=", (value, high))]
+    if isinstance(value, Column | Literal):
+        return Call("and", tuple(bounds), BOOLEAN)
+    return Call(BETWEEN, (value, *(b.args[1] for b in bounds)), BOOLEAN)
 
 
 def _adapt(name: str, kind: str, arg: Expr) -> Expr:

@@ -1,6 +1,6 @@
 """Boolean logic on expressions: negation pushed to the leaves, conditions split into conjuncts."""
 
-from midstream.plan.expr import NEGATED, Call, Expr, Literal
+from midstream.plan.expr import NEGATED, Call, Expr, Literal, cast_to
 
 _DUAL = {"and": "or", "or": "and"}
 
@@ -35,6 +35,9 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
         case Call(function="and", args=args):
             parts = [part for arg in args for part in conjuncts(arg)]
             return tuple(dict.fromkeys(parts))
+        case Call(function="between", args=(value, low, high), type=t):
+            ends = ((">=", low), ("<=", high))
+            return tuple(Call(op, (cast_to(value, end.type), end), t) for op, end in ends)
         case Literal(value=True):
             return ()
         case _:

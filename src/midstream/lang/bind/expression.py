@@ -19,7 +19,7 @@ from midstream.plan.aggregates import AGGREGATES
 from midstream.plan.capabilities import cannot
 from midstream.plan.coerce import cast, convert, literal
 from midstream.plan.expr import Expr, Literal
-from midstream.plan.functions import FUNCTIONS, SYNONYMS, case, closest, is_function, resolve
+from midstream.plan.functions import FUNCTIONS, SYNONYMS, between, case, case_of, closest, is_function, resolve
 from midstream.plan.logic import conjuncts
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -130,7 +130,7 @@ class ExpressionBinder:
             self.refuse("BETWEEN SYMMETRIC is not supported", node)
         value = self.bind(node.this)
         low, high = self.bind(node.args["low"]), self.bind(node.args["high"])
-        return resolve("and", [resolve(">=", [value, low]), resolve("<=", [value, high])])
+        return between(value, low, high)
 
     def in_(self, node: exp.Expr) -> Expr:
         if not node.expressions:
@@ -155,14 +155,11 @@ class ExpressionBinder:
 
     def case(self, node: exp.Expr) -> Expr:
         subject = node.args.get("this")
-        branches = []
-        for branch in node.args["ifs"]:
-            condition = self.bind(branch.this)
-            if subject:
-                condition = resolve("=", [self.bind(subject), condition])
-            branches.append((condition, self.bind(branch.args["true"])))
+        compared = self.bind(subject) if subject else None
+        branches = [(self.bind(branch.this), self.bind(branch.args["true"])) for branch in node.args["ifs"]]
         default = node.args.get("default")
-        return case(branches, self.bind(default) if default else None)
+        otherwise = self.bind(default) if default else None
+        return case(branches, otherwise) if compared is None else case_of(compared, branches, otherwise)
 
     def cast(self, node: exp.Expr) -> Expr:
         return cast(self.bind(node.this), read_type(node.args["to"]))

@@ -139,6 +139,22 @@ def _case(args: list[Datum]) -> Datum:
     return result
 
 
+def _case_of(subject: Datum, *rest: Any) -> Datum:
+    """Choose by what a subject equals: each value it is compared with, followed by its result; then number of rows."""
+    *given, otherwise, rows = rest
+    whens = [_compared("=", subject, when, rows) for when in given[::2]]
+    return _case([*(datum for pair in zip(whens, given[1::2], strict=True) for datum in pair), otherwise])
+
+
+def _between(value: Datum, low: Datum, high: Datum, rows: int) -> Datum:
+    return pc.and_kleene(_compared(">=", value, low, rows), _compared("<=", value, high, rows))
+
+
+def _compared(op: str, value: Datum, other: Datum, rows: int) -> Datum:
+    """Compare a value, as one of the other's type, with the other."""
+    return COMPARE[op](value if value.type == other.type else cast(value, other.type, rows), other)
+
+
 def _call(name: str, t: pa.DataType, args: list[Datum], rows: int) -> Datum:
     if name in _LOGIC:
         result = args[0]
@@ -158,6 +174,12 @@ def _call(name: str, t: pa.DataType, args: list[Datum], rows: int) -> Datum:
             return _apply(lambda a, *rest: is_in(a, rest[:-1], rest[-1]), args, rows)
         case "coalesce":
             return pc.coalesce(*args)
+        case "between":
+            return _apply(_between, args, rows)
+        case "nullif":
+            return _apply(lambda a, b, n: _case([_compared("=", a, b, n), pa.scalar(None, t), a]), args, rows)
+        case "case":
+            return _apply(_case_of, args, rows)
         case _:
             return _apply(lambda *given: SCALAR[name](t, given[-1], *given[:-1]), args, rows)
 
