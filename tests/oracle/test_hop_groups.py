@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators.hopping import build_execution
+from midstream.operators.hopping import build_execution, group
 from oracle.hop_generate import draw_case
 from oracle.hop_queries import Row, Window, times_of
 from oracle.hop_recompute import connection, in_window, recompute
@@ -174,8 +174,9 @@ def run(case: Drawn, emit: str, modes: str, working: str, batch_us: int) -> pa.T
 
 
 @pytest.mark.parametrize("seed", seeds(0, 400, quick=8))
-def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int) -> None:
+def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(5_100_000 + seed)
+    monkeypatch.setattr(group, "FOLD_ROWS", 1 + seed % 5)
     case = draw(rnd)
     read = [n for n in "ab" if n == "a" or " b " in case.below]
     times = [t for n in read for t in times_of(case.streams[n])]
@@ -209,6 +210,7 @@ def test_drawn_groups_by_deltas_equal_the_snapshots(seed: int, tmp_path: Path, m
         check(case, expected, tmp_path, "delta", working, "as-written")
     if not case.hops:
         return
+    monkeypatch.setattr(group, "FOLD_ROWS", 1 + seed % 3)
     if rnd.random() < 0.5:
         monkeypatch.setattr(build_execution, "SLACK", 0)
     first, last = case.hops[0] - case.hop_us, case.hops[-1]

@@ -108,6 +108,12 @@ class Bag:
         self.tidy()
         return Tuples(self.rows, self.until)
 
+    def hold(self, tuples: Tuples, numbers: Vector) -> None:
+        """Hold these tuples and no others."""
+        self.count = self._dead = self._first = self._hashed = self._linked = 0
+        self._heads.fill(-1)
+        self.add(tuples, numbers)
+
     def add(self, tuples: Tuples, numbers: Vector | None = None, hashes: Vector | None = None) -> None:
         """Put tuples in."""
         n = len(tuples)

@@ -260,8 +260,16 @@ class _Builder:
             tuple(-1 if a.argument is None else len(rel.keys) + arguments.index(a.argument) for a in rel.aggregates),
             tuple(e.type for e in exprs),
         )
-        core = (KeptGroups if all(a.exact for a in rel.aggregates) else GroupTuples)(spec, self._coding)
-        return core, [below], Layout(rel.columns)
+        if all(a.exact for a in rel.aggregates):
+            return KeptGroups(spec, self._coding), [below], Layout(rel.columns)
+        return GroupTuples(spec, self._coding, _lasts(rel.child)), [below], Layout(rel.columns)
+
+
+def _lasts(rel: Rel) -> bool:
+    """Tell whether nothing that a relation gives is taken back before its time."""
+    if isinstance(rel, Scan):
+        return isinstance(rel.source.window, RangeWindow)
+    return isinstance(rel, Select | Project | Join | Union) and all(_lasts(child) for child in inputs(rel))
 
 
 def split_keys(rel: Join | Anti) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:

@@ -19,7 +19,7 @@ from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.groups import change_rows
 from midstream.kernels.instances import sort_codes
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
-from midstream.operators.hopping.bag import Bag
+from midstream.operators.hopping.bag import NEVER, Bag
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, valid
@@ -28,6 +28,8 @@ from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 MIN, MAX, STDDEV = "min", "max", "stddev"
+FOLD_ROWS = 1 << 18
+"""How many tuples are held before it is seen whether they are often the same."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class GroupSpec:
     def width(self) -> int:
         """Return how many columns leave."""
         return self.keys + len(self.aggregates)
+
+    @property
+    def counts_once(self) -> bool:
+        """Tell whether it makes no difference how often a tuple comes."""
+        return all(a.user is None and (a.distinct or a.function in (MIN, MAX)) for a in self.aggregates)
 
 
 class GroupBy:
@@ -78,7 +85,7 @@ class GroupBy:
 
     def _gathered(self, pieces: Iterable[Tuples]) -> Matrix:
         """Return the rows of all pieces; if it makes no difference how often a row comes, each once."""
-        if all(a.user is None and (a.distinct or a.function in (MIN, MAX)) for a in self.spec.aggregates):
+        if self.spec.counts_once:
             each = ValueTable(len(self.spec.types))
             for piece in pieces:
                 each.find(piece.rows)
@@ -142,10 +149,16 @@ class GroupBy:
 
 
 class GroupTuples(GroupBy):
-    """A group-by that computes groups anew. State, when it reads deltas: the tuples, their groups, and rows given."""
+    """A group-by that computes groups anew. State, when it reads deltas: the tuples, their groups, and rows given.
 
-    def __init__(self, spec: GroupSpec, coding: Coding) -> None:
+    Where tuples are never taken back (`lasting`) and it makes no difference how often they come, the same ones are held
+    once, until the last of them ends.
+    """
+
+    def __init__(self, spec: GroupSpec, coding: Coding, lasting: bool = False) -> None:
         super().__init__(spec, coding)
+        self._once = lasting and spec.counts_once and bool(spec.aggregates)
+        self._fold_at = FOLD_ROWS
         self._bag = Bag(len(spec.types), np.arange(len(spec.types)), counted=True)
         self.bags = (self._bag,)
 
@@ -163,6 +176,7 @@ class GroupTuples(GroupBy):
             slots = self._groups.find(tuples.rows)
             coming = tuples.signs > 0
             bag.add(tuples.where(coming), slots[coming])
+            self._fold()
             going.append(tuples.where(~coming))
             if len(self._groups) > len(touched):
                 count = len(touched)
@@ -172,6 +186,21 @@ class GroupTuples(GroupBy):
             bag.remove(tuples)
         chosen = np.flatnonzero(touched)
         return self._changed(chosen) if len(chosen) else nothing(self.spec.width, True)
+
+    def _fold(self) -> None:
+        """Hold tuples that are the same once, when they are many."""
+        bag = self._bag
+        if not self._once or bag.count < self._fold_at:
+            return
+        bag.tidy()
+        each = ValueTable(len(self.spec.types))
+        slots = each.find(bag.rows)
+        until = np.full(len(each), NEVER, np.int64)
+        np.maximum.at(until, slots, bag.until)
+        if 2 * len(each) <= bag.count:
+            rows = each.rows[: len(each)]
+            bag.hold(Tuples(rows, until), self._groups.find(rows))
+        self._fold_at = max(FOLD_ROWS, 2 * bag.count)
 
     def _changed(self, chosen: Vector) -> Tuples:
         """Compute groups anew; return what that changes."""
