@@ -196,8 +196,10 @@ def test_common_values_match_one_by_one() -> None:
 def test_few_values_are_among_many() -> None:
     rel = Join(scan("a", 1), scan("b", 2), (equal(col("a"), col("b")),))
     rel = Join(rel, scan("s", 0), (equal(col("b"), col("s")),))
-    rates = dict.fromkeys("abs", 10.0)
-    known = Statistics(rates, distinct={("a", "k"): 10.0, ("b", "k"): 1000.0, ("s", "k"): 100.0})
+    many = {"a": 10.0, "b": 1000.0, "s": 100.0}
+    rates, distinct = dict.fromkeys("abs", 10.0), {(a, "k"): d for a, d in many.items()}
+    hardly = {(a, "k"): Values(d, {0: 1 / d}, 1 - 1 / d) for a, d in many.items()}
+    known = Statistics(rates, distinct=distinct, common=hardly)
     assert Sizes(known, SECOND).of(rel).complete == pytest.approx(100**3 / 1000 / 100)
 
 

@@ -228,44 +228,50 @@ class Sizes:
 
 
 class Conditions:
-    """Conditions between parts: which of all combinations pass them. Equalities that follow from others pass all."""
+    """Conditions between parts: which of all combinations pass them. Equalities that follow from others pass all.
+
+    Columns that are made equal match by their values, where common ones of two of them are known. Others match pair by
+    pair, so that it does not matter which of them a difference is above.
+    """
 
     def __init__(
         self, conjuncts: Iterable[tuple[int, Expr]], statistics: Statistics, distinct: ByColumn, common: ByValues
     ) -> None:
-        self._equal: list[tuple[int, tuple[Name, Name]]] = []
-        self._others: list[tuple[int, float]] = []
-        for bits, conjunct in ((bits, in_order(c)) for bits, c in conjuncts):
-            pair = equal_columns(conjunct)
-            if pair is None or known(statistics, conjunct) is not None:
-                self._others.append((bits, passing(statistics, conjunct, distinct)))
-            else:
-                self._equal.append((bits, (_name(pair[0]), _name(pair[1]))))
-        values = {n: common.get(n) or Values(distinct.get(n, DISTINCT)) for _, pair in self._equal for n in pair}
-        self._classes = [
-            (names, Matches({n: values[n] for n in names})) for names in _together(p for _, p in self._equal)
+        ordered = sorted(((bits, in_order(c)) for bits, c in conjuncts), key=lambda found: str(found[1]))
+        pairs = [(bits, c, equal_columns(c) if known(statistics, c) is None else None) for bits, c in ordered]
+        classes = _together((_name(p[0]), _name(p[1])) for _, _, p in pairs if p)
+        values = {n: common.get(n) or Values(distinct.get(n, DISTINCT)) for names in classes for n in names}
+        skewed = [names for names in classes if len(names & common.keys()) > 1]
+        self._matches = {n: Matches({m: values[m] for m in names}) for names in skewed for n in names}
+        self._each = [
+            (bits, p and (_name(p[0]), _name(p[1])), passing(statistics, c, distinct)) for bits, c, p in pairs
         ]
 
     def passing(self, parts: int) -> float:
         """Return the part of all combinations of some parts, as bits, that passes the conditions among them."""
-        passed = prod(part for bits, part in self._others if not bits & ~parts)
-        if self._equal:
-            for names in _together(pair for bits, pair in self._equal if not bits & ~parts):
-                passed *= next(m for every, m in self._classes if names <= every).part(sorted(names))
-        return passed
+        passed, sets = 1.0, list[set[Name]]()
+        for bits, pair, own in self._each:
+            if bits & ~parts:
+                continue
+            if pair and any(s.issuperset(pair) for s in sets):
+                continue
+            sets = _together([pair], sets) if pair else sets
+            passed *= 1.0 if pair and pair[0] in self._matches else own
+        skewed = (names for names in sets if not names.isdisjoint(self._matches))
+        return passed * prod(self._matches[min(names)].part(sorted(names)) for names in skewed)
 
 
 def _name(column: Column) -> Name:
     return column.alias, column.name
 
 
-def _together(pairs: Iterable[tuple[Name, Name]]) -> list[set[Name]]:
-    """Return the sets of columns that pairs make the same."""
-    sets: list[set[Name]] = []
+def _together(pairs: Iterable[tuple[Name, Name]], sets: Sequence[set[Name]] = ()) -> list[set[Name]]:
+    """Return sets of columns that are the same, when pairs of them are, too."""
+    found = list(sets)
     for pair in pairs:
-        met = [s for s in sets if not s.isdisjoint(pair)]
-        sets = [s for s in sets if s.isdisjoint(pair)] + [set(pair).union(*met)]
-    return sets
+        met = [s for s in found if not s.isdisjoint(pair)]
+        found = [s for s in found if s.isdisjoint(pair)] + [set(pair).union(*met)]
+    return found
 
 
 def graphs_in(part: Part) -> tuple[Graph, ...]:

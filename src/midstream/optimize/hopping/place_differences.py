@@ -20,15 +20,16 @@ from math import inf
 from midstream.model.statistics import Size
 from midstream.optimize.hopping.candidates import Candidate, Pricing
 from midstream.optimize.hopping.cost import DIFFERENCE, DIFFERENCE_OF_BAGS
-from midstream.optimize.hopping.estimate import distinct_of, projected, taken_back
+from midstream.optimize.hopping.estimate import graphs_in, projected, taken_back
 from midstream.optimize.hopping.fresh import Fresh
 from midstream.optimize.hopping.graph import Difference, Graph, Outputs, own_conjuncts, reads
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.optimize.hopping.plan_graph import PlanGraph, different, restricted
 from midstream.optimize.hopping.pull_difference import Move, project_below, pull_difference
+from midstream.optimize.hopping.push_difference import twin
 from midstream.optimize.search import bits_of, members
 from midstream.plan.algebra import Except
-from midstream.plan.expr import Column, Expr
+from midstream.plan.expr import Expr
 
 MOST_JOINS = 40_000
 """Joins whose cost is computed, about two seconds' work; from then on differences stay where they are."""
@@ -113,6 +114,7 @@ class PullDifferences:
             [c for c in self.graph.conjuncts if reads(owners, [c]) == {n}] for n in range(len(self.graph.parts))
         ]
         self._sides: dict[tuple[int, bool], tuple[_Side, _Side]] = {}
+        self._shared: dict[int, bool] = {}
 
     def __call__(self, parts: int, done: int) -> Iterator[tuple[int, Candidate]]:
         """Yield each difference above all other parts of a set, anti-joins done below it on both sides."""
@@ -120,15 +122,32 @@ class PullDifferences:
             if not self.plan.goes_on():
                 continue
             above = self._above(number, filters)
-            own = list(self.order.own)
-            if above:
-                own[number] = self.plan.sizes.filtered(difference, self._filters[number] if filters else [])
             sides = self._some(number, filters, parts, done)
-            columns = tuple(c for c, _ in sides[0][1][2])
-            size = _pulled(self.order.block(parts, done, own), difference, columns)
-            fewer = _pulled(self.order.size(parts, done), difference, columns)
+            size, fewer = self._sizes_of(number, difference, filters, parts, done)
             for a, b in product(*(self.plan.given(side.order, *some, True) for side, some in sides)):
                 yield number, self.plan.select(self._over(difference, a, b, size), above, fewer)
+
+    def _sizes_of(self, number: int, difference: Difference, filters: bool, parts: int, done: int) -> tuple[Size, Size]:
+        """Return the sizes of a difference above all other parts of a set, and of it under the conditions above it.
+
+        Of bags that is the size of the join with the difference where it stands, unless what its sides share can be
+        taken out from here; a set has fewer rows than that.
+        """
+        above, sizes = self._above(number, filters), self.plan.sizes
+        if not difference.all or self._shares(number):
+            (pulled,) = self.placed(number, filters, parts, done, self.graph).parts
+            return sizes.part(pulled), sizes.filtered(pulled, above)
+        own = list(self.order.own)
+        if above:
+            own[number] = sizes.filtered(difference, self._filters[number] if filters else [])
+        return taken_back(self.order.block(parts, done, own)), taken_back(self.order.size(parts, done))
+
+    def _shares(self, number: int) -> bool:
+        """Tell whether the sides of a difference have something in common."""
+        if number not in self._shared:
+            left, right = (side.parts for side in graphs_in(self.graph.parts[number]))
+            self._shared[number] = any(twin(a, b) is not None for a in left for b in right)
+        return self._shared[number]
 
     def projected_below(self, parts: int, done: int, graph: Graph, ordered: bool) -> Iterator[Candidate]:
         """Yield differences above all other parts of a set, what is given of it computed on both sides."""
@@ -141,7 +160,8 @@ class PullDifferences:
             sides = self._some(number, filters, parts, done)
             outputs = (part.left.outputs, part.right.outputs)
             given = [self.plan.given(s.order, *some[:2], o, True) for (s, some), o in zip(sides, outputs, strict=True)]
-            size = _pulled(projected(self.order.size(parts, done), graph.outputs), difference, graph.columns)
+            size = taken_back(projected(self.order.size(parts, done), graph.outputs))
+            size = self.plan.sizes.part(part) if not difference.all or self._shares(number) else size
             for a, b in product(*given):
                 yield self.plan.finished(below, self._over(difference, a, b, size), ordered)
 
@@ -196,8 +216,3 @@ class PullDifferences:
         places = [n for n, i in enumerate(others) if parts >> i & 1]
         antis = [n for n, k in enumerate(movable) if done >> k & 1]
         return [(side, side.some(places, antis)) for side in self._sides[number, filters]]
-
-
-def _pulled(size: Size, difference: Difference, given: tuple[Column, ...]) -> Size:
-    """Return the size of a difference that gives so many rows where it stands, above what it is joined with."""
-    return taken_back(size if difference.all else distinct_of(size, given))

@@ -68,11 +68,12 @@ class PlanGraph:
         comparing it.
         """
         found = self.graph(graph)
-        if emit != DELTA:
-            return [min((c.ways["C"] for c in found), key=lambda step: step.cost).planned()] if found else []
-        trees = [c.ways[give].planned().rel for c in found for give in "DC"]
-        price = self.price
-        return [assign_modes(rel, emit, price.sizes, price.constants, price.working) for rel in trees]
+        if emit == DELTA:
+            steps = [c.ways[give] for c in found for give in "DC"]
+        else:
+            steps = [min((c.ways["C"] for c in found), key=lambda step: step.cost)] if found else []
+        sizes, constants, working = self.sizes, self.price.constants, self.price.working
+        return [assign_modes(step.planned().rel, emit, sizes, constants, working) for step in steps]
 
     def graph(self, graph: Graph, ordered: bool = True, as_set: bool = False) -> list[Candidate]:
         """Return the cheapest trees of a graph. `ordered`: its columns are read by position."""
