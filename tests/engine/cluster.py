@@ -99,8 +99,8 @@ class Cluster:
         for file in self.folder.glob("*/*/*"):
             file.unlink()
 
-    def batch(self, packed_of: Callable[[int], Packed], last: bool = False) -> list[Departure]:
-        """Run a micro-batch: `packed_of` returns what the bucket at a place gets."""
+    def batch(self, packed_of: Callable[[int], Packed], last: bool = False, drain: bool = False) -> list[Departure]:
+        """Run a micro-batch: `packed_of` returns what the bucket at a place gets; `drain`: it gives out everything."""
         outputs = []
         for place, label in enumerate(self.labels):
             packed = packed_of(place)
@@ -111,12 +111,12 @@ class Cluster:
                 self.lose_memory()
             outputs.append(self.attempt(label, self.stores[label], packed))
         if self.rnd.random() < self.crashes:  # the driver dies before its state is written
-            self.merger().on_batch(copy.deepcopy(outputs), everything=last)
+            self.merger().on_batch(copy.deepcopy(outputs), everything=last or drain)
         merger = self.merger()
         if not merger.meets and not outputs[0].report["begun"]:  # workers write what they give, unseen
             left = {item.version for output in outputs for item in output.leaving if len(item.results)}
             assert left <= {merger.version}, "a version that is over has given results"
-        departures = merger.on_batch(outputs, everything=last)
+        departures = merger.on_batch(outputs, everything=last or drain)
         self.decided = merger.decided()
         self.driver = self._written(merger)
         self.departures += departures

@@ -10,7 +10,7 @@ import pyarrow as pa
 from engine.cluster import Cluster
 
 from midstream.engine.bucket.state import Due
-from midstream.engine.control.controls import ELEMENT
+from midstream.engine.control.controls import ELEMENT, MET
 from midstream.engine.results.merger import ResultMerger
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
@@ -62,9 +62,9 @@ class ScriptCluster(Cluster):
         """Run a micro-batch with the rows from one time to another."""
         self.batch(lambda place: self.packed(place, first, end), last)
         number = len(self.reports)
-        self._sent += [
-            (number + self.late_by, {"id": f"{number}-{k}", "do": ELEMENT, **e}) for k, e in enumerate(self.decided)
-        ]
+        rows = [{"do": ELEMENT, **element} for element in self.decided]
+        rows += [{"do": MET, "of": of} for of in {r["meets_for"] for r in self.reports[-1]} if of is not None]
+        self._sent += [(number + self.late_by, {"id": f"{number}-{k}", **row}) for k, row in enumerate(rows)]
         self.controls = [row for due, row in self._sent if due <= number]
         self._sent = [(due, row) for due, row in self._sent if due > number]
 

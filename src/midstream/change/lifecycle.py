@@ -104,6 +104,31 @@ class Life:
         return self.elements[-1].at_us if self.elements else -(2**63)
 
     @property
+    def drained_here(self) -> bool:
+        """Return whether nothing old is left here, which need not be so in other buckets."""
+        return not self.alive and self._times_drained == 1
+
+    @property
+    def _times_drained(self) -> int:
+        """Return 1 when a drain is over, 2 when all buckets have heard of that."""
+        kinds = [element.kind for element in self.elements]
+        start = max((place for place, kind in enumerate(kinds) if kind == FSTART), default=0)
+        return kinds[start:].count(DRAINED)
+
+    def announce_drained(self) -> list[Element]:
+        """Return, once, that a drain is over, whether the data or another element have ended it."""
+        if self.alive or self.drain_us is None or self._times_drained > 1:
+            return []
+        told = Element(DRAINED, self.version, self.end_us)
+        self.elements += [told] * (2 - self._times_drained)
+        return [told]
+
+    def hear_drained(self, at_us: int) -> None:
+        """Know that it is over in all buckets."""
+        if self.drained_here:
+            self.elements.append(Element(DRAINED, self.version, at_us))
+
+    @property
     def alive(self) -> bool:
         """Return whether rows can still make it answer."""
         return self.state != STOPPED

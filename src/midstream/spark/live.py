@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from midstream.change.record import OPEN
 from midstream.engine.bucket.spec import BucketSpec
-from midstream.engine.control.controls import CONTROL, DRAIN, ELEMENT
+from midstream.engine.control.controls import CONTROL, DRAIN, ELEMENT, MET
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner, looks_of
 from midstream.engine.results.output import BucketOutput
@@ -84,6 +84,8 @@ class LiveQuery:
         self.newest = self._merger.version
         """The newest version that runs, or is to."""
         self._planners: dict[int, Planner] = {}
+        self.unheard: frozenset[str] = frozenset()
+        """Control rows that say what buckets have brought about together, and that they have not read."""
 
     def plan(self) -> Plan:
         """Return the plan the newest version was started with."""
@@ -142,6 +144,7 @@ class LiveQuery:
             outputs = of_lines(self._writer.write_lines(lines, schema, number))
             merger.on_batch(outputs)
         reports = [output.report for output in outputs]
+        self.unheard -= {c["id"] for report in reports[:1] for c in report["controls"]}
         if reports and self.planner is not None:
             self.planner.on_batch(reports)
         for report in reports:
@@ -153,7 +156,10 @@ class LiveQuery:
         """End a micro-batch; return what there is to say of changes and control elements."""
         merger = self._merger
         for element in merger.decided():
-            self._checkpoint.controls.send(ELEMENT, **element)
+            self.unheard |= {self._checkpoint.controls.send(ELEMENT, **element)}
+        for report in reports[:1]:
+            if report["meets_for"] is not None:
+                self.unheard |= {self._checkpoint.controls.send(MET, of=report["meets_for"])}
         for version in merger.over():
             retire(self._checkpoint.versions, version)
         self.newest = merger.version

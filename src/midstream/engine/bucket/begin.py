@@ -17,7 +17,7 @@ from midstream.change.schema import schema_change
 from midstream.change.span import spans
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.versions import BucketVersions
-from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MIGRATE
+from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MET, MIGRATE
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
@@ -36,11 +36,14 @@ class Beginnings:
         """Changes and control elements that took effect in this micro-batch."""
         self.refused: list[MigrationRecord] = []
         """Migrations that could not be noted in this micro-batch."""
+        self._met: set[str] = set()
+        """What all buckets are known to have come to, by its id."""
 
     def begin_batch(self, controls: list[dict[str, Any]]) -> None:
         """Note what control rows ask for: changes take effect after every row that has been read anywhere."""
         state = self._state
         self.begun, self.refused = [], []
+        self._met = {control["of"] for control in controls if control["do"] == MET}
         if not state.batches:
             state.due = list(self._spec.schedule)
         at_us = max(state.high.values(), default=NEVER) + 1
@@ -59,6 +62,8 @@ class Beginnings:
         """Let an element take effect that the results of all buckets together have brought about."""
         if element.kind != DRAINED:
             self._control.element(element)
+        elif element.version > 0 and not self._spec.plan_of(element.version).query.joint:
+            self._control.lives[element.version].hear_drained(element.at_us)
         elif element.version > 0:
             watched_us = self._control.watched_us(element.version)
             if watched_us is not None:
@@ -102,6 +107,14 @@ class Beginnings:
     def changes_to_come(self) -> int:
         """Return how many changes and control elements wait for their position."""
         return sum(map(changes, self._state.due))
+
+    def must_meet(self, due: Due) -> bool:
+        """Return whether all buckets have to come to the position of something first.
+
+        What their results bring about together before it, a first result or the start after a drain, comes before it.
+        """
+        waits = not self._control.decides and any(change.pending for change in self._control.changes)
+        return waits and changes(due) and due.identity not in self._met
 
     def begin(self, due: Due) -> None:
         """Let something take effect at its position."""

@@ -40,6 +40,8 @@ class Bucket:
         self._clock_us: int | None = None
         self._paused = False
         """Something is due, and buckets have to meet before it takes effect."""
+        self._meets_for: str | None = None
+        """What it is, where a control row will say that they have met."""
 
     def resume(self) -> None:
         """Take up the versions that run, as the store has them, before the next micro-batch comes."""
@@ -81,6 +83,7 @@ class Bucket:
         versions.trace(not self.control.quiet or beginnings.changes_by(self._reached_us(safe_us)))
         phase = self.control.phase
         self._run(safe_us, drain, packed.begins)
+        versions.wait_for_due()
         self._drains.stop_following()
         newest = versions.newest
         statistics = None if newest is None else newest.run.statistics()
@@ -95,6 +98,7 @@ class Bucket:
             **self._report(phase),
             "late": packed.untimed + sum(part.num_rows for part in late),
             "rows_out": sum(len(item.results) for item in leaving if item.version > 0),
+            "left": {str(item.version): item.left_us for item in leaving if len(item.results)},
             "shared": shared, "controls": controls, "statistics": statistics,
             "version": 0 if newest is None else newest.number, "row": "" if newest is None else newest.run.row,
             "wall_ms": (time.perf_counter() - started) * 1000,
@@ -125,7 +129,8 @@ class Bucket:
             "migrations": [r.to_dict() for r in records],
             "begun": self._beginnings.begun, "due": self._beginnings.changes_to_come,
             "drained": self._drains.over, "oldest": self._drains.oldest(),
-            "paused": self._paused, "clock_us": self._time_us(), "runs": sorted(self._versions.open),
+            "paused": self._paused, "meets_for": self._meets_for, "clock_us": self._time_us(),
+            "runs": sorted(self._versions.open),
             "alive": [life.version for life in self.control.alive],
             "hops": hops,
             "hops_passed": 0 if run is None else run.hops_passed,
@@ -145,12 +150,15 @@ class Bucket:
 
         `begins`: how many changes and control elements may take effect before all buckets have to meet; None: any.
         """
-        self._paused = False
+        self._paused, self._meets_for = False, None
         while (due := self._beginnings.next_due(self._reached_us(safe_us))) is not None:
             self._advance(safe_us if due.at_us is None else due.at_us)
             if begins is not None and changes(due):
                 self._paused = begins <= 0
                 begins -= 1
+            elif begins is None and self._beginnings.must_meet(due):
+                self._meets_for = due.identity
+                return
             if self._paused:
                 return
             self._beginnings.begin(due)

@@ -100,6 +100,11 @@ class Intake:
         else:
             del self._waiting[rank]
 
+    def share(self, other: "Intake", start_us: int) -> None:
+        """Let the rows that wait elsewhere wait here, too, from a time on."""
+        self._waiting = dict(other._waiting)
+        self.start_at(start_us)
+
     def take_over(self, before: "Intake") -> None:
         """Take over the rows that wait, and the late ones."""
         self._waiting, self.late = before._waiting, before.late

@@ -8,6 +8,7 @@ number of a reference, a version that runs only to be counted, is negative.
 
 from typing import Any
 
+from midstream.change.request import GRACEFUL_DRAIN, ChangeRequest
 from midstream.engine.bucket.durable import DurableRows
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, VersionState
@@ -61,7 +62,25 @@ class BucketVersions:
 
     def waiting(self) -> list[int]:
         """Return versions that keep their rows until they may start."""
-        return [c.new for c in self.control.open_changes if c.waits_for_drain]
+        due = [number for number, _ in self._due() if number in self.state.versions]
+        return [*(c.new for c in self.control.open_changes if c.waits_for_drain), *due]
+
+    def _due(self) -> list[tuple[int, int]]:
+        """Return the versions of changes that are to come, and their positions."""
+        found, number = list[tuple[int, int]](), self.state.next_version
+        for due in self.state.due:
+            if isinstance(due, ChangeRequest):
+                found.append((due.version or number, NEVER if due.at_us is None else due.at_us))
+                number = found[-1][0] + 1
+        return found
+
+    def wait_for_due(self) -> None:
+        """Let versions of changes that have not begun yet keep the rows from their positions on."""
+        reached_us = max(self.state.high.values(), default=NEVER)
+        for number, at_us in self._due():
+            if at_us <= reached_us and number not in self.open:
+                self.control.begin_version(number)
+                self._enter(number).intake.start_at(at_us)
 
     def runs(self, number: int) -> bool:
         """Return whether rows go through a version: it lives, or what it loses or would have emitted is counted."""
@@ -86,9 +105,15 @@ class BucketVersions:
         return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]
 
     def safe_us(self, drain: bool) -> int:
-        """Return up to where all rows have come, for the versions that run."""
-        high = self.state.high
-        return min((v.intake.safe_us(drain, high) for v in self._living()), default=min(high.values(), default=NEVER))
+        """Return up to where all rows have come, for the versions that run: here, or in another bucket."""
+        high, living = self.state.high, self._living()
+        if not living:
+            return min(high.values(), default=NEVER)
+        safe_us = min(version.intake.safe_us(drain, high) for version in living)
+        elsewhere = [] if drain else [n for n, life in self.control.lives.items() if life.drained_here]
+        sources = [source for number in elsewhere for source in self.spec.plan_of(number).query.sources]
+        known = (high.get(s.position, NEVER) - self.spec.lateness_us.get(s.position, 0) for s in sources)
+        return max(min(safe_us, *known, safe_us), *(version.state.released_us for version in living))
 
     def enter_wanted(self) -> list[VersionInBucket]:
         """Take up the versions that are wanted and not there; return them."""
@@ -105,7 +130,10 @@ class BucketVersions:
         if new and start_us is not None:
             version.run.begin_at(start_us)
         version.run.trace(self._traced)
-        self._take_in(version)
+        if new and number < 0 and start_us is not None:
+            version.intake.share(self.open[-number].intake, start_us)
+        else:
+            self._take_in(version)
         self.open[number] = version
         self.ran.append(version)
         self.merge_output()
@@ -144,10 +172,16 @@ class BucketVersions:
         for number, version in self.open.items():
             if number > 0:
                 watched_us = self.control.watched_us(number)
+                version.run.drains_later = self._drains_later(number)
             else:
                 watched_us = next(c.record.started_us for c in self.control.changes if c.new == -number)
             if watched_us is not None:
                 version.watch(watched_us)
+
+    def _drains_later(self, number: int) -> bool:
+        """Return whether others may say that a version drains since a first result in some bucket."""
+        changes = [c for c in self.control.changes if c.request.method == GRACEFUL_DRAIN and number in c.old]
+        return bool(changes) and not self.control.decides
 
     def start_waiting(self) -> None:
         """Let versions that had to wait for a drain begin with the rows from their start on."""

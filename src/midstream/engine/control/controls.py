@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
-CHANGE, CONTROL, ELEMENT = "change", "control", "element"
+CHANGE, CONTROL, ELEMENT, MET = "change", "control", "element", "met"
 CONTROLS = {
     STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
     DRAIN: "emit everything that waits, then stop",
@@ -12,6 +12,7 @@ CONTROLS = {
     CHANGE: "go on with another query",
     CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
     ELEMENT: "what the results of all buckets together have brought about: a version starts, drains or stops",
+    MET: "all buckets have come to the position of a change and know what was brought about before it: it takes effect",
 }
 
 

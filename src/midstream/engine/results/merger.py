@@ -120,6 +120,7 @@ class ResultMerger:
                 self._see_delay(item.results.rows, item.held_until_us)
         if self.control.quiet and not begun:
             self._see_behind(reports)
+            self._see_left(reports)
             return self._straight(leaving, hops)
         now_us = max(report["released_us"] for report in reports)
         rest = {v: self._merged(v, items, hops.get(v, {})) for v, items in by_version(leaving).items()}
@@ -135,6 +136,9 @@ class ResultMerger:
         out += self._round(rest, now_us, held, everything=everything)
         self._see_old_hops(hops)
         self._forget(reports)
+        for life in self.control.lives.values():
+            # Buckets go on together: no further than the streams of a version have come that runs in one of them.
+            self.control.decided += [] if self._hops(life.version) else life.announce_drained()
         over = set(self.over())
         self.drained = {v: reported for v, reported in self.drained.items() if v not in over}
         self._see_behind(reports)
@@ -167,6 +171,14 @@ class ResultMerger:
         for change in self.control.changes:
             # A bucket that says nothing of it has nothing that could repeat them.
             change.account.forget(min(report["oldest"].get(str(change.new), FOREVER) for report in reports))
+
+    def _see_left(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Note when results of the one version that runs left, though they did not come here."""
+        (life,) = self.control.alive
+        times = [report["left"][str(life.version)] for report in reports if str(life.version) in report["left"]]
+        if times and not self._hops(life.version):
+            before = [] if self.control.last_left is None else [self.control.last_left[0]]
+            self.control.last_left = (max(times + before), time.perf_counter())
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
         """Return the results of the one version that runs."""

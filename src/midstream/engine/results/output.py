@@ -30,6 +30,12 @@ class Leaving:
     hop_us: int | None = None
     """The hop they answer, of a query that hops."""
 
+    @property
+    def left_us(self) -> int:
+        """Return the time of what made the last of them leave."""
+        order = self.results.order
+        return int(self.results.rows.column("_time")[-1].as_py() if order is None else order[-1, 0])
+
     def place(self) -> npt.NDArray[np.int64] | None:
         """Return where each result stands among those of other buckets: when it leaves, held back or not, its order."""
         order = self.results.order

@@ -115,6 +115,8 @@ class VersionRun(ABC):
     """The control row that has the plan that runs; empty: it came otherwise."""
     drains_with_others: bool = False
     """Results are of all buckets together, so that a drain is over when it is over in all of them."""
+    drains_later: bool = False
+    """A drain may be asked for that began in an earlier micro-batch: what has ended since is to be remembered."""
     chosen_by_cost: ClassVar[bool] = False
     """Plans of migrations are chosen from what is known of the rows, once for all buckets."""
     planned_elsewhere: bool = False

@@ -84,6 +84,7 @@ class SlidingRun(VersionRun):
         pipeline.stages = held
         for k, table, counters in kept.stages:
             held[k].restore(table, counters)
+        pipeline.ends.load(remembered.get("ends", []))
         if remembered.get("drain") is not None:
             pipeline.drain(*remembered["drain"])
         run.begin_batch()
@@ -269,6 +270,7 @@ class SlidingRun(VersionRun):
             "before": self._written(migrator.before) if divided else None,
             "running": asdict(migrator.current) if divided and migrator.current is not None else None,
             "drain": migrator.pipeline.drain_so_far(),
+            "ends": migrator.pipeline.ends.to_plain() if self.drains_later else [],
             "due": [asdict(r) for r in (*(request for request, _ in migrator.waiting), *self.due)],
         }
 

@@ -66,6 +66,8 @@ class WindowStage:
         """Rows numbered below have been handed out to be written down."""
         self._written = 0
         """How many rows have been handed out since, or when, all that were needed were."""
+        self._dropped = False
+        """Rows were dropped that had not been handed out: without them others would be taken for needed."""
 
     @property
     def tuples(self) -> int:
@@ -185,7 +187,9 @@ class WindowStage:
 
     def drain(self, position_us: int) -> None:
         """Open no instance any more that holds no row from before a position: nothing older comes from below."""
+        held = len(self.rows)
         self.window.drain(self.rows, position_us)
+        self._dropped |= len(self.rows) < held
 
     def closed(self) -> tuple[Vector, Vector]:
         """Return from when on the instances are gone that closed in the last call, and the oldest row of each."""
@@ -213,9 +217,9 @@ class WindowStage:
 
     @property
     def sparse(self) -> bool:
-        """Tell whether fewer than half of the rows handed out, from `first_number` on, are needed."""
+        """Tell whether what was handed out is to be replaced: fewer than half of it, or not all of it, is needed."""
         out = min(self._written, self._handed_out - self.first_number)
-        return 2 * len(self._needed()) < out
+        return self._dropped or 2 * len(self._needed()) < out
 
     def fresh_rows(self) -> pa.Table | None:
         """Hand out the rows to be written down that came since the last time; None for none."""
@@ -229,7 +233,7 @@ class WindowStage:
     def needed_rows(self) -> pa.Table:
         """Hand out all rows that are needed, to be written down in place of those handed out before."""
         needed = self._needed()
-        self._handed_out, self._written = self.rows.next_number, len(needed)
+        self._handed_out, self._written, self._dropped = self.rows.next_number, len(needed), False
         return self._table(needed)
 
     def counters(self) -> dict[str, int]:

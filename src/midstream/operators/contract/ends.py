@@ -3,6 +3,8 @@
 A drain that is asked for a little late still learns exactly when it was over.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,7 @@ class Ends:
 
     def begin_batch(self) -> None:
         """Forget what is too long ago to be asked for."""
-        if self._batches != [[]]:
+        if self._batches[-1]:
             self._batches = [*self._batches[1 - KEPT_BATCHES :], []]
 
     def add(self, gone_us: Vector, oldest_us: Vector) -> None:
@@ -31,3 +33,15 @@ class Ends:
         """Return when the last rows were gone of which one was from before a time."""
         parts = [gone[oldest < before_us] for batch in self._batches for gone, oldest in batch]
         return max((int(part.max()) for part in parts if len(part)), default=None)
+
+    def to_plain(self) -> list[list[list[int]]]:
+        """Return what is noted of each micro-batch as plain values."""
+        return [_joined(batch).tolist() for batch in self._batches]
+
+    def load(self, plain: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Be as `to_plain` said, at the end of a micro-batch."""
+        self._batches = [[(np.array(gone, np.int64), np.array(old, np.int64))] for gone, old in plain] or [[]]
+
+
+def _joined(parts: list[tuple[Vector, Vector]]) -> npt.NDArray[np.int64]:
+    return np.hstack([np.empty((2, 0), np.int64), *(np.vstack(part) for part in parts)])
