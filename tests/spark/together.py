@@ -67,7 +67,7 @@ class Waiting:
 
     @property
     def batches(self) -> int:
-        return len(self.run.batches)
+        return int(self.run.total)
 
 
 class PackAll:

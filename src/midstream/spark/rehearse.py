@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from midstream.change.request import GRACEFUL, ChangeRequest
 from midstream.engine.bucket.spec import BucketSpec
-from midstream.engine.control.controls import ELEMENT
+from midstream.engine.control.controls import ELEMENT, MET
 from midstream.engine.control.versions import KnownVersions
 from midstream.engine.host import buckets_for
 from midstream.engine.planning.planner import Planner
@@ -72,9 +72,10 @@ def rehearse(
     report = Report(runtime="spark", buckets=buckets, partitioning=str(loop.plan.partitioning))
     try:
         report.batch = describe(loop.batch_us)
-        batches = stage(folder, readers, loop)
+        hearing = _hearing(loop) if buckets > 1 else 0
+        batches = stage(folder, readers, loop, hearing)
         if batches:
-            rehearsal = Rehearsal(loop, labels_of(spark, buckets), batches, sink, report, progress)
+            rehearsal = Rehearsal(loop, labels_of(spark, buckets), batches, hearing, sink, report, progress)
             _run(spark, rehearsal, folder, shared)
             rehearsal.finish()
     finally:
@@ -84,8 +85,19 @@ def rehearse(
     return report
 
 
-def stage(folder: Path, readers: dict[str, StreamReader], loop: Loop) -> list[StagedBatch]:
-    """Write one file per stream and micro-batch; return the micro-batches."""
+def _hearing(loop: Loop) -> int:
+    """Return how many micro-batches without rows there are at the end.
+
+    Where a change waits for a first result, of whatever bucket, buckets hear in the next micro-batch that it has come,
+    and meet before another change takes effect.
+    """
+    asked = [r for r in loop.schedule if not isinstance(r, MigrationRequest)]
+    graceful = any(isinstance(r, ChangeRequest) and r.method in GRACEFUL for r in asked)
+    return len(asked) + 1 if graceful else 0
+
+
+def stage(folder: Path, readers: dict[str, StreamReader], loop: Loop, hearing: int = 0) -> list[StagedBatch]:
+    """Write one file per stream and micro-batch, and so many without rows; return the micro-batches with rows."""
     batches: list[StagedBatch] = []
     clock_us = NEVER
     for place in range(len(readers)):
@@ -97,9 +109,14 @@ def stage(folder: Path, readers: dict[str, StreamReader], loop: Loop) -> list[St
         earliest = min(r.next_time() for r in readers.values())
         if any(len(r) for r in rows.values()):
             clock_us = max([clock_us, *(int(r.times[-1]) for r in rows.values() if len(r))])
+            last = earliest == FOREVER and not hearing
             for place, mine in enumerate(rows.values()):
-                _stage_file(folder / "in" / f"stream{place}", len(batches), end, clock_us, earliest == FOREVER, mine)
+                _stage_file(folder / "in" / f"stream{place}", len(batches), end, clock_us, last, mine)
             batches.append(StagedBatch(end, sum(len(r) for r in rows.values())))
+    for further in range(hearing if batches else 0):
+        for place, reader in enumerate(readers.values()):
+            number, last = len(batches) + further, further + 1 == hearing
+            _stage_file(folder / "in" / f"stream{place}", number, batches[-1].end_us, clock_us, last, reader.until(end))
     return batches
 
 
@@ -124,11 +141,15 @@ class Rehearsal:
         loop: Loop,
         labels: tuple[int, ...],
         batches: Sequence[StagedBatch],
+        hearing: int,
         sink: Sink,
         report: Report,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.loop, self.labels, self.batches, self.sink, self.report = loop, labels, batches, sink, report
+        self.total = len(batches) + hearing
+        """How many micro-batches there are, those without rows at the end included."""
+        self.seen = 0
         self.versions = KnownVersions(loop.plans)
         self.merger = ResultMerger(labels, self.versions.plan_of)
         self.records = Records([r for r in loop.schedule if isinstance(r, MigrationRequest)], str(loop.plan))
@@ -142,8 +163,7 @@ class Rehearsal:
     @property
     def sends_control(self) -> bool:
         """Return whether control rows come back to the buckets while it runs."""
-        graceful = any(isinstance(r, ChangeRequest) and r.method in GRACEFUL for r in self.loop.schedule)
-        return self.loop.adaptation is not None or (graceful and len(self.labels) > 1)
+        return self.loop.adaptation is not None or self.total > len(self.batches)
 
     def spec(self) -> BucketSpec:
         """Return what all buckets share."""
@@ -165,10 +185,10 @@ class Rehearsal:
 
     def on_batch(self, outputs: list[BucketOutput], number: int, started: float) -> None:
         """Take what buckets emit in a micro-batch."""
-        if number >= len(self.batches):
+        if number >= self.total:
             return
-        batch, report, merger = self.batches[number], self.report, self.merger
-        departures = merger.on_batch(outputs, everything=number + 1 == len(self.batches))
+        report, merger = self.report, self.merger
+        departures = merger.on_batch(outputs, everything=number + 1 == self.total)
         for departure in departures:
             self.sink.write(departure.rows)
         self._send(number, [output.report for output in outputs])
@@ -177,8 +197,11 @@ class Rehearsal:
         self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
         rows_out = sum(d.rows.num_rows for d in departures)
         wall_s = time.perf_counter() - started
-        report.add(batch.end_us, batch.rows, rows_out, summary, merger.delay_us, wall_s)
+        if number < len(self.batches):
+            batch = self.batches[number]
+            report.add(batch.end_us, batch.rows, rows_out, summary, merger.delay_us, wall_s)
         report.rows_out += rows_out
+        self.seen = number + 1
         if self._progress is not None:
             self._progress(report.rows_in)
 
@@ -189,6 +212,9 @@ class Rehearsal:
             return
         for element in decided:
             self.log.send(ELEMENT, **element)
+        for report in reports[:1]:
+            if report["meets_for"] is not None:
+                self.log.send(MET, of=report["meets_for"])
         if self._planner is not None and number + 1 < len(self.batches):
             self._planner.on_batch(reports)
             self._send_before(self.batches[number + 1].end_us)
@@ -212,7 +238,7 @@ class Rehearsal:
 
 def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) -> None:
     """Run all staged micro-batches through Spark."""
-    loop, batches = rehearsal.loop, rehearsal.report.batches
+    loop = rehearsal.loop
     used = {s.stream.name: s for plan in loop.plans for s in plan.query.sources}
     names = [s.schema.name for s in loop.streams if s.schema.name in used]
     log = ControlLog(folder / "control") if rehearsal.sends_control else None
@@ -234,7 +260,7 @@ def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) 
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
         # A run over what is there reads no control rows that come later.
         query = (writer.trigger(availableNow=True) if log is None else writer).start()
-    while log is not None and query.isActive and len(batches) < len(rehearsal.batches):
+    while log is not None and query.isActive and rehearsal.seen < rehearsal.total:
         query.awaitTermination(0.1)
     if log is not None and query.isActive:
         query.stop()
