@@ -97,7 +97,9 @@ class SparkRun:
             self._checkpoint.clear_broken_start()
             self._totals, self._counted = self._earlier_totals()
             self._started_ns = time.time_ns()
-            self._query = self._start()
+            self._query = self._start_query()
+            self._add_event("started", {"plan": str(self.plan), "buckets": self.buckets})
+            self._write_status("running", None)
         except BaseException:
             self._checkpoint.release()
             raise
@@ -116,7 +118,7 @@ class SparkRun:
         last = status.get("last_batch") or {}
         return {k: int(status.get(k, 0)) for k in ("rows_in", "rows_out", "late")}, int(last.get("batch", -1))
 
-    def _start(self) -> StreamingQuery:
+    def _start_query(self) -> StreamingQuery:
         spark, streams = self._asked.spark, self._asked.streams
         read = {k: stream for k, stream in enumerate(streams) if stream.schema.name in self._catalog.read}
         spec = self._live.spec({position: stream.lateness_us for position, stream in read.items()})
@@ -126,10 +128,7 @@ class SparkRun:
             lines = output_lines(self._live.versions.wanted, inputs, spec, str(self._mapped), controls)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_batch)
             writer = writer.option("checkpointLocation", str(Path(self._checkpoint.spark).absolute()))
-            query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
-        self._add_event("started", {"plan": str(self.plan), "buckets": self.buckets})
-        self._write_status("running", None)
-        return query
+            return (writer.trigger(**self._trigger) if self._trigger else writer).start()
 
     def _on_batch(self, lines: DataFrame, number: int) -> None:
         """Hand one micro-batch's results to the sink, and note how it went."""
@@ -194,13 +193,15 @@ class SparkRun:
         return any(row["do"] in ENDING for row in rows)
 
     def _wait_for_end(self) -> None:
-        """Stop the query once the micro-batch that carried a stop has been committed; then write its last status."""
-        while self._query.isActive:
-            progress = self._query.lastProgress
-            done = progress is not None and self._end_after is not None and progress["batchId"] >= self._end_after
-            if done or self._asked_to_end():
-                self._query.stop()
-            time.sleep(0.05)
+        """Wait until the query ends, and start it again where buckets have to hear of something; write the status."""
+        self._stop_in_time(frozenset())
+        if self.ends_by_itself:
+            # It has read only the control rows that were there when it started.
+            heard: frozenset[str] = frozenset()
+            while (unheard := self._live.unheard) - heard and not self._query.exception() and not self._asked_to_end():
+                self._query = self._start_query()
+                self._stop_in_time(unheard)
+                heard = unheard
         failure = self._query.exception()
         if failure is not None:
             why = sentence_of(str(failure))
@@ -211,6 +212,16 @@ class SparkRun:
             self._write_status("stopped", None)
             forget_query(self._mapped)
         self._checkpoint.release()
+
+    def _stop_in_time(self, sent: frozenset[str]) -> None:
+        """Stop the query after the micro-batch that carried a stop, or to start it again; it reads what was sent."""
+        while self._query.isActive:
+            progress = self._query.lastProgress
+            done = progress is not None and self._end_after is not None and progress["batchId"] >= self._end_after
+            again = self.ends_by_itself and self._live.unheard - sent
+            if done or again or self._asked_to_end():
+                self._query.stop()
+            time.sleep(0.05)
 
     def _add_event(self, what: str, more: dict[str, Any]) -> None:
         self._checkpoint.add_event({"event": what, **more})
@@ -314,7 +325,7 @@ class SparkRun:
         self, records: Records, identity: str, unsettled: Sequence[str], timeout_s: float
     ) -> dict[str, Any] | None:
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and self._query.isActive:
+        while time.monotonic() < deadline and self._watch.is_alive():
             found = next((r for r in records.all() if r["identity"] == identity), None)
             if found is not None and found["state"] not in unsettled:
                 return found
@@ -335,7 +346,7 @@ class SparkRun:
         """Stop through the control log, after the micro-batch that reads it; `drain`: waiting rows take part first."""
         if drain and self.ends_by_itself:
             raise MidstreamError(f"query '{self.name}' ends by itself and cannot be drained while it runs")
-        if self._query.isActive:
+        if self._watch.is_alive():
             self._checkpoint.controls.send(DRAIN if drain else STOP)
             self._query.awaitTermination(timeout_s)
             if self._query.isActive:
@@ -344,7 +355,8 @@ class SparkRun:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends; return whether it has. A failure is raised."""
-        ended = self._query.awaitTermination(timeout_s)
-        if timeout_s is None or ended:
-            self._watch.join(30)
-        return timeout_s is None or bool(ended)
+        self._watch.join(timeout_s)
+        if self._watch.is_alive():
+            return False
+        self._query.awaitTermination()
+        return True
