@@ -131,6 +131,8 @@ class LiveQuery:
         """Hand the results of a micro-batch to the sink; return what buckets emitted besides, and what is new."""
         self._merger = merger = self._log.before(number)
         self.newest = merger.version
+        # Not those that this micro-batch ends: run again after a crash, it needs the same rows.
+        over = merger.over()
         meets = merger.meets
         schema = output_schema(self.plan())
         if meets:
@@ -150,6 +152,8 @@ class LiveQuery:
         for report in reports:
             # People read plans elsewhere.
             report["controls"] = [{k: v for k, v in c.items() if k != "plan"} for c in report["controls"]]
+        for version in over:
+            retire(self._checkpoint.versions, version)
         return outputs, self._end(number, reports, meets)
 
     def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:
@@ -160,8 +164,6 @@ class LiveQuery:
         for report in reports[:1]:
             if report["meets_for"] is not None:
                 self.unheard |= {self._checkpoint.controls.send(MET, of=report["meets_for"])}
-        for version in merger.over():
-            retire(self._checkpoint.versions, version)
         self.newest = merger.version
         self._log.after(batch, merger, (meets and merger.changed) or not merger.quiet)
         return self._news(batch, reports)
