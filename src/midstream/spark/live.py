@@ -159,11 +159,11 @@ class LiveQuery:
     def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:
         """End a micro-batch; return what there is to say of changes and control elements."""
         merger = self._merger
-        for element in merger.decided():
-            self.unheard |= {self._checkpoint.controls.send(ELEMENT, **element)}
-        for report in reports[:1]:
-            if report["meets_for"] is not None:
-                self.unheard |= {self._checkpoint.controls.send(MET, of=report["meets_for"])}
+        rows = [(ELEMENT, element) for element in merger.decided()]
+        rows += [(MET, {"of": r["meets_for"]}) for r in reports[:1] if r["meets_for"] is not None]
+        for place, (do, row) in enumerate(rows):
+            # A micro-batch that is run again sends the same rows.
+            self.unheard |= {self._checkpoint.controls.send(do, identity=f"{batch:08d}-{place}", **row)}
         self.newest = merger.version
         self._log.after(batch, merger, (meets and merger.changed) or not merger.quiet)
         return self._news(batch, reports)
