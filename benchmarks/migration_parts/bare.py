@@ -7,7 +7,7 @@ from midstream.model.batch import Arrival, Results
 class BareTree(Migrator):
     """A pipeline that goes on with its plan for ever."""
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
         """Take in a slice and return its results."""
         return self.pipeline.on_rows(arrivals, now_us, seq)
 

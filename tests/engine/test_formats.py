@@ -62,7 +62,7 @@ def _rewrite(file: Path, found: int | None) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": found}))
 
 
-KNOWN = {bucket: 2, merger: 2, catalog: 1, version: 1, checkpoint: 1}
+KNOWN = {bucket: 3, merger: 2, catalog: 1, version: 1, checkpoint: 1}
 """The format that this release writes and reads."""
 
 
@@ -81,3 +81,7 @@ def test_another_format_is_refused(
 @pytest.mark.parametrize("kind", KNOWN)
 def test_what_was_written_is_read(kind: Callable[[Path, int | None], None], tmp_path: Path) -> None:
     kind(tmp_path, KNOWN[kind])
+
+
+def test_the_format_before_is_read(tmp_path: Path) -> None:
+    bucket(tmp_path, KNOWN[bucket] - 1)

@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 from midstream.model.batch import Lineage, Results
 from midstream.model.time import FOREVER_US
 from midstream.operators.aggregate import partitioned_instances
+from midstream.operators.aggregate import stage as stage_module
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.snapshot import put_together, take_apart
@@ -362,7 +363,8 @@ class Owner:
 
     def restored(self, running: WindowStage) -> WindowStage:
         (fresh,) = build_stages((self.stage,), SCHEMA)
-        fresh.restore(pa.concat_tables(self.held) if self.held else pa.table({}), running.counters())
+        held = pa.concat_tables(self.held, promote_options="default") if self.held else pa.table({})
+        fresh.restore(held, running.counters())
         assert fresh.counters() == running.counters()
         return fresh
 
@@ -429,3 +431,38 @@ def test_stages_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(partitioned_instances, "SLACK_ROWS", rnd.choice([0, 20, 1024]))
     for _ in range(5):
         check(draw(rnd), rnd)
+
+
+FOLDING = [
+    *(("count", name, distinct) for name in ("x", "s", "nothing", "money") for distinct in (False, True)),
+    *((f, name, distinct) for f in ("sum", "avg") for name in ("x", "small", "money") for distinct in (False, True)),
+    *((f, name, False) for f in ("min", "max") for name in ("x", "y", "f", "s", "day", "b", "money", "wide")),
+]
+EXACT = [(f, name, False) for f, name, distinct in FOLDING if not distinct and name not in ("y", "f")]
+
+
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=4))
+def test_folded_stages_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rnd = random.Random(900_000 + seed)
+    monkeypatch.setattr(stage_module, "FOLD_ROWS", rnd.choice([1, 5, 20]))
+    folds: list[int] = []
+    fold = stage_module.folded
+    monkeypatch.setattr(stage_module, "folded", lambda *args: folds.append(args[3]) or fold(*args))
+    for n in range(5):
+        case, surely = draw(rnd), n == 0
+        while isinstance(case.stage.window, RowsInstances) or (surely and case.keys):
+            case = draw(rnd)
+        if surely:
+            case.stage = replace(case.stage, window=RangeInstances(1000, 500))
+        kinds = EXACT if surely or rnd.random() < 0.6 else FOLDING
+        drawn = [rnd.choice(kinds) for _ in case.stage.aggregates[1:]]
+        aggregates = [Aggregate(f, COLUMNS[of], result_type(f, TYPES[of]), once) for f, of, once in drawn]
+        outputs = list(case.stage.outputs)
+        for k, a in enumerate(aggregates):
+            outputs[len(case.keys) + k] = Output(f"a{k}", Column(GROUPS, f"agg{k}", a.type))
+        case.stage = replace(case.stage, aggregates=(*aggregates, case.stage.aggregates[-1]), outputs=tuple(outputs))
+        case.rows = draw_rows(rnd, 100)
+        while case.rows[-1].trigger[0] - case.rows[0].trigger[0] > 1000:
+            case.rows = draw_rows(rnd, 100)
+        check(case, rnd)
+    assert folds

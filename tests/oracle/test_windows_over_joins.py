@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from midstream.operators.aggregate import stage as stage_module
+from midstream.operators.sliding import join as join_module
 from oracle.change_run import Oracle
 from oracle.changes import Aggregates, Condition, InstanceWindow, Join, PredicateSlide, RangeSlide, RowsSlide
 from oracle.test_changes import draw_join, draw_rows, draw_rows_slide, draw_run, run_engine, tick_us
@@ -50,8 +52,10 @@ def draw_window(rnd: random.Random, tick: int) -> InstanceWindow:
 
 
 @pytest.mark.parametrize("seed", seeds(0, 150, quick=12))
-def test_windows_over_joins_equal_recomputing(seed: int, tmp_path: Path) -> None:
+def test_windows_over_joins_equal_recomputing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(81_000 + seed)
+    monkeypatch.setattr(join_module, "OUT_ROWS", 1 + seed % 5)
+    monkeypatch.setattr(stage_module, "FOLD_ROWS", 1 + seed % 7)
     rows = draw_rows(rnd, rnd.choice([12, 30]))
     tick = tick_us(rows)
     drawn = draw_join(rnd, tick, counted=True)

@@ -6,7 +6,7 @@ A state of the new plan is complete when the old plan had it complete; otherwise
 state stays incomplete through any number of further migrations until its keys are completed or its old rows are gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from midstream.migrate.completion import StateCompletion
 from midstream.migrate.gap import Gap
@@ -56,6 +56,11 @@ class JustInTime(Migration):
         """Run rows through the new plan, completing what they probe."""
         self.completion.sweep(rows, now_us, seq)
         return self.tree.on_rows(rows, now_us, seq)
+
+    def in_pieces(self, rows: Taken, now_us: int, seq: int) -> Iterator[Matrix]:
+        """Run rows through the new plan, completing what they probe, and yield its results as they are found."""
+        self.completion.sweep(rows, now_us, seq)
+        yield from self.tree.in_pieces(rows, now_us, seq)
 
     def switch_plan(self, switch: PlanSwitch) -> Switched:
         """Let the strategy go on from the new plan; what is still missing in its states is known."""

@@ -102,7 +102,7 @@ class Migrator:
         self._start_waiting(now_us, seq, direct)
         return record
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
         """Take in a slice and return its results."""
         self.advance(now_us, seq)
         self.last_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=self.last_us)

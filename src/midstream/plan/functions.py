@@ -87,7 +87,7 @@ def _if(name: str, args: tuple[Expr, ...]) -> Expr:
 
 def _null_if(name: str, args: tuple[Expr, ...]) -> Expr:
     value, condition = settle(args[0]), _compare("=", args)
-    if isinstance(value, Literal):
+    if isinstance(value, Column | Literal):
         return Case(((condition, Literal(None, value.type)),), value, value.type)
     return Call(name, (value, condition.args[1]), value.type)
 

@@ -18,8 +18,10 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.format import check_format
 from midstream.model.time import NEVER
 
-FORMAT = 2
-"""The form in which buckets write down what they remember."""
+FORMAT = 3
+"""The form in which buckets write down what they remember. Since 3, rows of windows over results may be folded."""
+OLDEST_FORMAT = 2
+"""What this release still reads."""
 Due = ChangeRequest | ControlRequest | MigrationRequest
 """Something that is to happen at a position."""
 _KINDS: dict[str, type[Due]] = {"change": ChangeRequest, "control": ControlRequest, "migrate": MigrationRequest}
@@ -95,7 +97,7 @@ class BucketState:
         if written is None:
             return BucketState.new(decides)
         plain = json.loads(written)
-        check_format("this state", plain.get("format"), FORMAT)
+        check_format("this state", plain.get("format"), FORMAT, OLDEST_FORMAT)
         return BucketState(
             control_of_plain(plain["control"]),
             {int(v): VersionState.of(state) for v, state in plain["versions"].items()},

@@ -151,7 +151,8 @@ class SlidingRun(VersionRun):
                 results = migrator.on_rows(piece.arrivals, piece.now_us, piece.seq)
                 self._release_ended()
                 self.held += [Leaving(self.version, r) for r in migrator.pipeline.release()]
-                self._leave(results)
+                for piece_of_results in results:
+                    self._leave(piece_of_results)
                 self._phase = migrator.phase if self._phase == "steady" else self._phase
             self.next_seq = stop
 

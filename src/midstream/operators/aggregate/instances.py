@@ -64,6 +64,10 @@ class InstancesState(ABC):
         Rows numbered below `handed_out` have been handed out to be written down.
         """
 
+    def panes(self, rows: StageRows) -> Vector | None:
+        """Number the rows so that those with the same number are in the same instances; None: all may be in others."""
+        return None
+
     def open_rows(self, rows: StageRows) -> Mask | None:
         """Tell which rows an open instance holds; None for all."""
         return None
@@ -139,6 +143,11 @@ class RangeInstancesState(InstancesState):
         if first_us > NEVER_US:
             times = rows.trigger_us.view()
             rows.drop_front(len(times) if first_us > FOREVER_US else int(np.searchsorted(times, first_us)))
+
+    def panes(self, rows: StageRows) -> Vector:
+        """Number the rows by the first and the last instance that holds them: neither of them decreases."""
+        times: Vector = rows.trigger_us.view()
+        return times // self.slide_us + (times + self.width_us) // self.slide_us
 
     def counters(self) -> dict[str, int]:
         """Return the last multiple that has closed."""
@@ -228,6 +237,10 @@ class PredicateInstancesState(InstancesState):
     def in_step(self, other: "PredicateInstancesState", mine: Vector, theirs: Vector) -> bool:
         """Tell whether an instance is open in both or in none."""
         return self.is_open == other.is_open
+
+    def panes(self, rows: StageRows) -> Vector:
+        """Number all rows alike: they are in the instance that is open."""
+        return np.zeros(len(rows), np.int64)
 
     def counters(self) -> dict[str, int]:
         """Return whether an instance is open."""

@@ -2,7 +2,8 @@
 
     results ──▶ rows an open instance may hold ──▶ instances that close ──▶ groups ──▶ aggregates ──▶ HAVING ──▶ outputs
 
-State: the rows of open instances, with WHERE, keys and arguments evaluated, and how far the window has come.
+State: the rows of open instances, with WHERE, keys and arguments evaluated, and how far the window has come. Where
+they are many, rows that the same instances hold are folded.
 """
 
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from midstream.kernels.arrays import Vector
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.model.batch import TRIGGER, Lineage, Results
 from midstream.model.time import FOREVER_US
+from midstream.operators.aggregate.fold import COUNTED, Fold, fold_of, folded, number_alike
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate
 from midstream.operators.aggregate.group_lines import Lines, describe_groups, oldest_rows, row_sets
 from midstream.operators.aggregate.groups import Groups, group
@@ -20,6 +22,10 @@ from midstream.operators.aggregate.instances import Closing, InstancesState, asc
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.evaluate import evaluate_all, truth_of_all
 from midstream.plan.expr import Column, Expr
+
+NONE = np.empty(0, np.int64)
+FOLD_ROWS = 1 << 18
+"""How many rows are held before it is seen whether they can be folded."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,11 @@ class StageSpec:
     having: tuple[Expr, ...]
     outputs: tuple[tuple[str, Expr], ...]
 
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """Return the types of keys and arguments."""
+        return {name: e.type for name, e in self.stored.items()}
+
 
 class WindowStage:
     """Aggregates over the instances of a window.
@@ -51,7 +62,10 @@ class WindowStage:
     def __init__(self, spec: StageSpec, window: InstancesState) -> None:
         self.spec = spec
         self.window = window
-        self.rows = StageRows({name: e.type for name, e in spec.stored.items()})
+        self.rows = StageRows(spec.types)
+        self.fold: Fold | None = None
+        """How the rows held are folded; None: every row is there."""
+        self._fold_at = FOLD_ROWS
         self.timed = False
         """Time alone closes its instances, or those of a window below."""
         self.traced = True
@@ -92,6 +106,7 @@ class WindowStage:
         else:
             answer = self._answer(closing)
         self.window.forget(self.rows, self._handed_out)
+        self._fold_rows()
         return answer
 
     def _take_in(self, results: Results) -> int:
@@ -110,9 +125,32 @@ class WindowStage:
 
         passed = truth_of_all(self.spec.conjuncts, count, values)
         columns = evaluate_all(list(self.spec.stored.values()), count, values)
+        if self.fold is not None:
+            columns = self.fold.of_each(dict(zip(self.spec.stored, columns, strict=True)), count)
         times = rows.column("_time").to_numpy()
         self.rows.append(times, trigger, lineage, passed, columns)
         return count
+
+    def _fold_rows(self) -> None:
+        """Fold rows that have not been handed out, when they are many and more than half of them would go."""
+        first = int(np.searchsorted(self.rows.numbers.view(), self._handed_out)) if self._handed_out else 0
+        count = len(self.rows) - first
+        if count < self._fold_at:
+            return
+        fold = self.fold or fold_of(self.spec.types, self.spec.keys, self.spec.aggregates)
+        panes = None if fold is None else self.window.panes(self.rows)
+        self._fold_at = 2 * count
+        if fold is None or panes is None:
+            return
+        codes, size = number_alike(self.rows, first, panes[first:], list(fold.same))
+        if 2 * size > count:
+            return
+        if self.fold is None:
+            rows, next_number = self._table(np.arange(len(self.rows))), self.rows.next_number
+            self.fold, self.rows = fold, StageRows(fold.columns)
+            self.rows.load(fold.of_table(rows), next_number)
+        self.rows = folded(self.rows, first, codes, size, fold)
+        self._fold_at = max(FOLD_ROWS, 2 * size)
 
     def _answer(self, closing: Closing) -> Results:
         rows, spec = self.rows, self.spec
@@ -161,15 +199,22 @@ class WindowStage:
         firsts = groups.places[groups.starts[order]] if spec.keys else order
         found = {f"key{k}": rows.columns[name].take(firsts) for k, name in enumerate(spec.keys)}
         arguments: dict[str, Values] = {}
+
+        def argument(name: str) -> Values:
+            if name not in arguments:
+                array = rows.columns[name].take(groups.places)
+                arguments[name] = Values(array, groups.starts, groups.ends)
+            return arguments[name]
+
         places = pa.array(order)
         for k, asked in enumerate(spec.aggregates):
-            if asked.argument is None:
-                found[f"agg{k}"] = pa.array((groups.ends - groups.starts)[order]).cast(asked.type)
-                continue
-            if asked.argument not in arguments:
-                array = rows.columns[asked.argument].take(groups.places)
-                arguments[asked.argument] = Values(array, groups.starts, groups.ends)
-            found[f"agg{k}"] = aggregate(asked, arguments[asked.argument]).take(places)
+            if self.fold is not None:
+                result = self.fold.result(asked, argument)
+            elif asked.argument is None:
+                result = pa.array(groups.ends - groups.starts).cast(asked.type)
+            else:
+                result = aggregate(asked, argument(asked.argument))
+            found[f"agg{k}"] = result.take(places)
         return found
 
     def _nothing(self) -> Results:
@@ -204,10 +249,22 @@ class WindowStage:
 
     def same_as(self, other: "WindowStage") -> bool:
         """Tell whether another stage of the same query holds the same rows, and its instances begin with the same."""
+        if self.fold is not None or other.fold is not None:
+            return self.window.in_step(other.window, NONE, NONE) and bool(
+                np.array_equal(self._prints_of_panes(), other._prints_of_panes())
+            )
         mine, theirs = (stage._needed() for stage in (self, other))
         if len(mine) != len(theirs) or not self.window.in_step(other.window, mine, theirs):
             return False
         return bool((self.rows.prints.view()[mine] == other.rows.prints.view()[theirs]).all())
+
+    def _prints_of_panes(self) -> Matrix:
+        """Return a line for all rows that the same instances hold: which, and the print of all of them."""
+        panes = self.window.panes(self.rows)
+        assert panes is not None, "rows are folded by pane"
+        each, firsts = np.unique(panes, return_index=True)
+        prints = np.add.reduceat(self.rows.prints.view(), firsts) if len(firsts) else NONE
+        return np.column_stack([each, prints])
 
     @property
     def first_number(self) -> int:
@@ -228,6 +285,7 @@ class WindowStage:
         places = places[np.searchsorted(self.rows.numbers.view()[places], self._handed_out) :]
         self._handed_out = self.rows.next_number
         self._written += len(places)
+        self._fold_at = FOLD_ROWS
         return self._table(places) if len(places) else None
 
     def needed_rows(self) -> pa.Table:
@@ -247,9 +305,22 @@ class WindowStage:
             numbers = column(rows, "_number").to_numpy()
             rows = rows.filter(pa.array((numbers >= counters["first"]) & (numbers < counters["next"])))
         else:
-            rows = self._table(np.empty(0, np.int64))
-        self.rows.load(rows, counters["next"])
+            rows = self._table(NONE)
+        self._load(rows, counters["next"])
         self.window.restore(self.rows, rows, counters)
+
+    def _load(self, rows: pa.Table, next_number: int) -> None:
+        """Take in rows that were written down; if some are folded, those before them stand for themselves."""
+        if COUNTED in rows.column_names:
+            self.fold = fold_of(self.spec.types, self.spec.keys, self.spec.aggregates)
+        if self.fold is not None:
+            each = int(rows[COUNTED].null_count)
+            names = [n for n in rows.column_names if n[0] == "_" or n in self.fold.columns]
+            parts = [rows.slice(each).select(names)]
+            if each:
+                parts.insert(0, self.fold.of_table(rows.slice(0, each)).select(names))
+            self.rows, rows = StageRows(self.fold.columns), pa.concat_tables(parts)
+        self.rows.load(rows, next_number)
 
     def _needed(self) -> Vector:
         mask = self.window.needed_rows(self.rows)

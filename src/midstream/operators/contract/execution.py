@@ -2,7 +2,8 @@
 
 The life of an execution:
 
-1. Rows come in: `on_rows` takes the rows of one slice and returns the results that they complete.
+1. Rows come in: `on_rows` takes the rows of one slice and returns the results that they complete; `in_pieces` yields
+   them, where results are made of something that need not be there all at once.
 2. Between micro-batches, `work` does what can be done in spare time.
 3. What leaves later, `held_back` returns; it leaves at `released_at_us` when the execution is over.
 4. The plan changes: `switch_plan` returns the execution that goes on. One that can reorder its own work returns itself;
@@ -18,7 +19,7 @@ sources before an execution and the projection after it, and knows when all has 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -99,6 +100,13 @@ class Execution(ABC):
 
         `now_us` is the time of the first row and `seq` the last sequence number before it.
         """
+
+    def in_pieces(self, rows: Taken, now_us: int, seq: int) -> Iterator[Matrix]:
+        """Yield at least one piece of what `on_rows` returns, to be read to the end; each is there until the next.
+
+        Results that share their latest row are in one piece.
+        """
+        yield self.on_rows(rows, now_us, seq)
 
     @abstractmethod
     def renumber(self, change: Renumbering) -> None:

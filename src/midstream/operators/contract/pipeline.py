@@ -85,8 +85,8 @@ class Pipeline(ABC):
         return size
 
     @abstractmethod
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
-        """Take in the rows of one slice and return the results they complete.
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
+        """Take in the rows of one slice and return the results they complete, in one piece or in several.
 
         `now_us` is the time of the slice's first row and `seq` the last sequence number before it. Rows before the
         slice's last one have all been seen afterwards, here and in other buckets.

@@ -28,7 +28,7 @@ class DifferencePipeline(Pipeline):
         self.left = 0
         """How many changes have left."""
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
         """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
         results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
         # Only now: a change may show a row that has left its window. And only up to the last row: what expires
@@ -37,7 +37,7 @@ class DifferencePipeline(Pipeline):
         if last is not None:
             for change in self.sources.expire(last[1], last[0]):
                 self.execution.renumber(change)
-        return results
+        return [results]
 
     def tick(self, clock_us: int) -> Results:
         """Return nothing: what time alone changes leaves with the next row."""

@@ -6,6 +6,7 @@
 State: one JoinInputState per side. The two methods differ in how partners are found, not in what is remembered.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,7 @@ from midstream.kernels.join import (
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
 from midstream.model.time import FOREVER_US
+from midstream.operators.memory import check_room
 from midstream.operators.sliding.check import Residual
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
@@ -75,7 +77,7 @@ class Buffer:
     """Room for results, kept from call to call: a fresh block would have to be touched page by page."""
 
     def __init__(self) -> None:
-        self._rows = 1024
+        self._rows = min(1024, OUT_ROWS)
         self._room: Matrix = np.empty((0, 0), np.int64)
 
     def of(self, width: int) -> Matrix:
@@ -147,23 +149,50 @@ class Join:
         `now_us` is the time of the first row that can arrive from now on, `seq` the last number before it. The results
         are the caller's until the next call.
         """
+        found: list[Matrix] = []
+        for part, done in self._matches(left, right, now_us, seq):
+            found.append(part if done and not found else own(part))
+            self._check_room(found)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def in_pieces(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Iterator[Matrix]:
+        """Yield what `on_batches` returns as it is found, to be read to the end; each is the caller's until the next.
+
+        Results that share their latest row are in one piece.
+        """
+        held: list[Matrix] = []
+        for part, done in self._matches(left, right, now_us, seq):
+            whole = len(part) if done or not len(part) else int(np.searchsorted(part[:, LATEST], part[-1, LATEST]))
+            if whole or done:
+                yield np.concatenate([*held, part[:whole]]) if held else part[:whole]
+                held = []
+            if whole < len(part):
+                held.append(part[whole:].copy())
+                self._check_room(held)
+
+    def _matches(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Iterator[tuple[Matrix, bool]]:
+        """Insert both batches and yield results as room for them is used up, and whether they are the last."""
         self.reserve(len(left), len(right), now_us, seq)
         if self.index.elders:
             self.index.adopt_with(left[:, KEY], right[:, KEY])
         cursor = self._cursor()
-        found: list[Matrix] = []
-        while True:
+        done = False
+        while not done:
             out = self._results.of(self._width)
             count = self._match(cursor, left, right, out)
-            done = cursor[LEFT_AT] == len(left) and cursor[RIGHT_AT] == len(right)
-            found.append(self._checked(out[:count], done and not found))
+            done = bool(cursor[LEFT_AT] == len(left) and cursor[RIGHT_AT] == len(right))
             if done:
-                break
-            self._results.grow()
-        self.left.count, self.right.count = int(cursor[LEFT_COUNT]), int(cursor[RIGHT_COUNT])
-        self.index.taken += int(cursor[TAKEN])
-        self.sources.predicate_evaluations += int(cursor[TESTED])
-        return found[0] if len(found) == 1 else np.concatenate(found)
+                self.left.count, self.right.count = int(cursor[LEFT_COUNT]), int(cursor[RIGHT_COUNT])
+                self.index.taken += int(cursor[TAKEN])
+                self.sources.predicate_evaluations += int(cursor[TESTED])
+            else:
+                self._results.grow()
+            yield self._checked(out[:count]), done
+
+    def _check_room(self, found: list[Matrix]) -> None:
+        """Refuse more results than there is memory to put them together in."""
+        if len(found) > 1:
+            check_room(sum(part.nbytes for part in found), "the results of a join")
 
     def _cursor(self) -> Vector:
         cursor = np.zeros(CURSOR_SIZE, np.int64)
@@ -193,12 +222,12 @@ class Join:
             self._ops, evictions.table, evictions.bases, out,
         )  # fmt: skip
 
-    def _checked(self, candidates: Matrix, stays: bool) -> Matrix:
-        """Return the candidates that pass every residual, copied unless they may stay where they are."""
+    def _checked(self, candidates: Matrix) -> Matrix:
+        """Return the candidates that pass every residual."""
         for check in self.checks:
             if len(candidates):
                 candidates = candidates[check(candidates)]
-        return candidates if stays or candidates.base is None else candidates.copy()
+        return candidates
 
     def fill(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
         """Add entries that were found elsewhere to a side's state."""
@@ -279,7 +308,7 @@ class Join:
                 self.index.words, self.index.heads, spec.hashed, spec.keyed, False,
                 self._ops, evictions.table, evictions.bases, out, 0,
             )  # fmt: skip
-            found.append(self._checked(out[:count], False))
+            found.append(own(self._checked(out[:count])))
             if cursor[LEFT_AT if side == LEFT else RIGHT_AT] == len(probes):
                 break
             self._pairs.grow()
@@ -314,7 +343,7 @@ class Join:
                 self.index.words, self.index.heads, spec.hashed, spec.keyed, self._ops, before, now_us, seq,
                 evictions.table, evictions.bases, budget, out,
             )  # fmt: skip
-            found.append(self._checked(out[:count], False))
+            found.append(own(self._checked(out[:count])))
             if count < len(out):
                 break
             self._pairs.grow()
@@ -322,3 +351,8 @@ class Join:
         self.sources.predicate_evaluations += int(cursor[PAIRS_TESTED])
         pairs = found[0] if len(found) == 1 else np.concatenate(found)
         return pairs, int(cursor[PAIR_WALK]), int(cursor[PAIRS_PASSED])
+
+
+def own(results: Matrix) -> Matrix:
+    """Return results that lie in room of their own, not in a buffer."""
+    return results if results.base is None else results.copy()

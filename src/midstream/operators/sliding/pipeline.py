@@ -4,7 +4,7 @@ arrivals ──▶ sources ──▶ execution (a join tree, or a migration from
                                                                        windows over them: stage ──▶ stage ──▶ results
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -51,26 +51,36 @@ class JoinPipeline(Pipeline):
             if k or len(sources.scans) > 1:
                 stage.rows.sets = SetStore()
 
-    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
-        """Take in the rows of one slice and return the results they complete."""
+    def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
+        """Take in the rows of one slice and return the results they complete; those of windows as they are found."""
         clock_us = max((int(a.times[-1]) for a in arrivals.values() if len(a)), default=now_us)
-        return self._through_stages(self._join(arrivals, now_us, seq), clock_us)
+        out: list[Results] = []
+        piece: Results | None = None
+        for following in self._join(arrivals, now_us, seq):
+            if piece is not None:
+                out.append(self._through_stages(piece, piece.rows.column("_time")[-1].as_py()))
+            piece = following
+        assert piece is not None, "there is at least one piece"
+        out.append(self._through_stages(piece, clock_us))
+        return out
 
-    def _join(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Results:
+    def _join(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> Iterator[Results]:
+        """Yield the results of the joins, at least one piece; between two of them no operator may be asked anything."""
         if self.never:
-            return self._nothing()
+            yield self._nothing()
+            return
         for change in self.sources.expire(now_us, seq):
             self.execution.renumber(change)
         taken = self.sources.take_in(arrivals)
         if self._tracing and len(self.sources.scans) > 1:
             for alias, rows in taken.items():
                 self.ends.add(*self.sources.scans[alias].pushed_out(rows))
-        results = self.execution.on_rows(taken, now_us, seq)
+        for results in self.execution.in_pieces(taken, now_us, seq):
+            yield self.project(results)
         back = self.execution.held_back()
         if back is not None and len(back):
             # Projected at once: the rows it is made of may be gone when it leaves. A change may come before it does.
             self.held.append(self.project(back, held=True))
-        return self.project(results)
 
     def _nothing(self) -> Results:
         return self.project(np.empty((0, ROWS + len(self.execution.components)), np.int64))

@@ -80,14 +80,31 @@ class JoinTree(Execution):
     def on_rows(self, rows: Taken, now_us: int, seq: int) -> Matrix:
         """Run rows through the joins and return the results they complete."""
         if not self.steps:
-            return rows[self.components[0]].batch(Leaf(self.components[0], (), ()))
+            return self._alone(rows)
+        top, left, right = self._below_top(rows, now_us, seq)
+        return top.on_batches(left, right, now_us, seq)
+
+    def in_pieces(self, rows: Taken, now_us: int, seq: int) -> Iterator[Matrix]:
+        """Run rows through the joins and yield the results as the last join finds them."""
+        if not self.steps:
+            yield self._alone(rows)
+            return
+        top, left, right = self._below_top(rows, now_us, seq)
+        yield from top.in_pieces(left, right, now_us, seq)
+
+    def _alone(self, rows: Taken) -> Matrix:
+        return rows[self.components[0]].batch(Leaf(self.components[0], (), ()))
+
+    def _below_top(self, rows: Taken, now_us: int, seq: int) -> tuple[Join, Matrix, Matrix]:
+        """Run rows through all joins but the last; return that one and its two batches."""
         joined: dict[Parts, Matrix] = {}
         for step in self.steps:
             left, right = (self.batch(i, rows, joined) for i in step.inputs)
             if self.completion is not None:
                 self.completion.before_step(step, left, right, now_us, seq)
-            joined[step.parts] = step.join.on_batches(left, right, now_us, seq)
-        return joined[frozenset(self.components)]
+            if step is not self.steps[-1]:
+                joined[step.parts] = step.join.on_batches(left, right, now_us, seq)
+        return step.join, left, right
 
     @staticmethod
     def batch(source: Input, rows: Taken, joined: dict[Parts, Matrix]) -> Matrix:

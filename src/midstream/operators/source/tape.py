@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.arrays import Mask
+from midstream.operators.memory import check_room
 
 SLACK = 1.25
 """Room to grow, as a multiple of what is live, unless said otherwise: memory against copying."""
@@ -71,6 +72,7 @@ class Tape:
         old = self.view()
         # Moving in place is enough while a fair part of the buffer is free at the front.
         if wanted > len(self._buffer) or wanted * 2 < len(self._buffer):
+            check_room(wanted * self._buffer.strides[0], "what a window holds")
             self._buffer = np.empty((wanted, *self._buffer.shape[1:]), self._buffer.dtype)
         self._buffer[:live] = old
         self._start, self._end = 0, live
