@@ -13,10 +13,15 @@ from engine.test_hop_recovery import draw_asked, in_process, plan_of, rows_of, r
 
 import midstream as ms
 from midstream.engine.rows.rows import Rows, in_order
+from midstream.operators.aggregate import stage
 from midstream.operators.expression import arrays
+from oracle.generate import draw_case as draw_sliding_case
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
+from oracle.recompute import recompute as recompute_sliding
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed
+from oracle.test_random_queries import MOST_RESULTS
+from oracle.test_random_queries import check as check_sliding
 from seeds import seeds
 
 
@@ -68,3 +73,43 @@ def test_rows_with_long_texts_are_put_in_order(monkeypatch: pytest.MonkeyPatch) 
     times = np.arange(3, dtype=np.int64)
     parts = [Rows(times + k, times, {"s": pa.array(["aaaa", None, f"b{k}"])}) for k in (1, 0)]
     assert in_order(parts).columns["s"].to_pylist() == ["aaaa", "aaaa", None, None, "b0", "b1"]
+
+
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=6))
+def test_sliding_queries_with_long_texts_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rnd = random.Random(5_000_000 + seed)
+    case = draw_sliding_case(rnd, most_streams=3)
+    expected = recompute_sliding(case)
+    while not 0 < expected.num_rows < MOST_RESULTS:
+        case = draw_sliding_case(rnd, most_streams=3)
+        expected = recompute_sliding(case)
+    monkeypatch.setattr(arrays, "MOST_TEXT", 160)
+    check_sliding(case, expected, [("60 s", 1), ("1 s", 2)])
+
+
+@pytest.mark.parametrize("asked", ["MAX(s)", "COUNT(DISTINCT s)", "MIN(upper(s)) || '!'"])
+@pytest.mark.parametrize("fold", [1, 1 << 18])
+def test_windows_hold_long_texts(asked: str, fold: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{i % 90:04} {'x' * (i % 40)}" for i in range(300)]
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": np.arange(300) * 40_000, "s": texts}), time="ts")
+    query = engine.query(f"SELECT {asked} AS y, COUNT(*) AS n FROM a [RANGE 8 SECONDS SLIDE 4 SECONDS]")
+    expected = query.start().table()
+    monkeypatch.setattr(arrays, "MOST_TEXT", 200)
+    monkeypatch.setattr(stage, "FOLD_ROWS", fold)
+    assert query.start().table() == expected
+    assert expected.num_rows == 2
+
+
+def test_results_of_several_buckets_with_long_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [
+        pa.record_batch({"s": ["a" * 7, None, "c" * 5], "n": [0, 1, 2]}),
+        pa.record_batch({"s": ["d", "e"], "n": [3, 4]}),
+    ]
+    places = np.array([4, 2, 0, 1, 3])
+    monkeypatch.setattr(arrays, "MOST_TEXT", 8)
+    pieces = arrays.taken(batches, places)
+    assert [p.num_rows for p in pieces] == [2, 3]
+    assert [n for p in pieces for n in p.column("n").to_pylist()] == places.tolist()
+    assert [s for p in pieces for s in p.column("s").to_pylist()] == ["e", "c" * 5, "a" * 7, None, "d"]
+    assert {p.schema for p in pieces} == {batches[0].schema}

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from midstream.change.trigger import TRIGGER, triggers_of
 from midstream.model.batch import Lineage, Results
+from midstream.operators.expression.arrays import taken
 
 Matrix = npt.NDArray[np.int64]
 BLOCK_ROWS = 1 << 16
@@ -117,8 +118,7 @@ def _lineage(results: Results) -> Lineage:
 def _rearranged(batches: list[pa.RecordBatch], place: Matrix) -> list[pa.RecordBatch]:
     """Return rows of several batches in another order: as one batch when they have the same columns."""
     if all(b.schema == batches[0].schema for b in batches):
-        table = pa.Table.from_batches(batches).take(pa.array(place)).combine_chunks()
-        return list(table.to_batches())
+        return taken(batches, place)
     which = np.concatenate([np.full(b.num_rows, k) for k, b in enumerate(batches)])[place]
     starts = np.cumsum([0, *(b.num_rows for b in batches)])
     at = place - starts[which]

@@ -52,8 +52,8 @@ class Lineage:
     sets: RowSets | None = None
     """The rows one by one, for a window over the results; None: nobody asked."""
 
-    def where(self, keep: npt.NDArray[Any]) -> "Lineage":
-        """Return the lines of a mask or of places."""
+    def where(self, keep: npt.NDArray[Any] | slice) -> "Lineage":
+        """Return the lines of a mask, of places or of a slice."""
         valued = None if self.valued is None else self.valued[keep]
         return Lineage(
             self.oldest_us[keep], self.prints[keep], valued, None if self.sets is None else self.sets.where(keep)

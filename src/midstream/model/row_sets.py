@@ -22,8 +22,8 @@ class RowSets:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def where(self, keep: npt.NDArray[Any]) -> "RowSets":
-        """Return the sets of a mask or of places."""
+    def where(self, keep: npt.NDArray[Any] | slice) -> "RowSets":
+        """Return the sets of a mask, of places or of a slice."""
         firsts, ends = self.starts[:-1][keep], self.starts[1:][keep]
         return RowSets(starts_of(ends - firsts), self.prints[expand(firsts, ends)])
 

@@ -86,7 +86,8 @@ class DurableRows:
     def take_held(self) -> list[Leaving]:
         """Return the output held back, and forget it."""
         keys = [self._key(HELD, 0, number) for number in self._state.held]
-        found = [Leaving(self._version, of_table(self._store.read(key))) for key in keys]
+        batches = [batch for key in keys for batch in self._store.read(key).to_batches()]
+        found = [Leaving(self._version, of_table(pa.Table.from_batches([batch]))) for batch in batches]
         for key in keys:
             self._store.remove(key)
         self._state.held = []
@@ -114,7 +115,7 @@ class DurableRows:
         for stage, state in self._state.stages.items():
             tables = [self._store.read(self._key(STAGE, stage, number)) for number, _ in state.chunks]
             # Rows written by an older Midstream lack columns that came later.
-            rows = pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+            rows = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
             out.append((stage, rows, state.counters))
         return out
 

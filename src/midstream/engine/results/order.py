@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from midstream.change.trigger import left_before, triggers_of
 from midstream.engine.results.output import Leaving
 from midstream.model.batch import Lineage, Results
+from midstream.operators.expression.arrays import taken
 
 ByVersion = dict[int, list[Results]]
 """Results of each version, in order."""
@@ -29,14 +29,18 @@ def in_one_order(items: Sequence[Leaving]) -> list[Results]:
     parts = [item.results for item in items]
     place = np.concatenate([p for p in places if p is not None])
     order = np.lexsort(place.T[::-1])
-    rows = pa.Table.from_batches([p.rows for p in parts]).take(pa.array(order)).combine_chunks()
     lines = [p.lineage for p in parts if p.lineage is not None]
     lineage = None
     # What a migration held back says what it depends on, though nobody asks.
     if len(lines) == len(parts):
         oldest = np.concatenate([line.oldest_us for line in lines])
         lineage = Lineage(oldest, np.concatenate([line.prints for line in lines])).where(order)
-    return [Results(rows.to_batches()[0], place[order][:, 2:], lineage)] if rows.num_rows else []
+    out, at = [], 0
+    for rows in taken([p.rows for p in parts], order):
+        mine = slice(at, at + rows.num_rows)
+        out.append(Results(rows, place[order[mine]][:, 2:], None if lineage is None else lineage.where(mine)))
+        at = mine.stop
+    return out
 
 
 def cut(given: ByVersion, at_us: int) -> tuple[ByVersion, ByVersion]:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from midstream.engine.rows.rows import Rows
+from midstream.kernels.arrays import Vector
 from midstream.kernels.arrival import merge_arrivals
 from midstream.model.batch import Arrival
+from midstream.operators.expression.arrays import GROWTH, as_strings, byte_runs, is_text, most_text
 from midstream.plan.query import Query
 
 SLICE_ROWS = 1 << 14
@@ -42,13 +45,35 @@ def number_rows(query: Query, rows: dict[str, Rows], first: int) -> dict[str, Ar
 
 def slices(arrivals: dict[str, Arrival], first: int, end: int) -> Iterator[Slice]:
     """Cut the rows numbered from `first` to below `end` into slices in order."""
-    size = SLICE_ROWS * max(1, len(arrivals) // MANY_ALIASES)
-    for low in range(first, end, size):
+    size, most = SLICE_ROWS * max(1, len(arrivals) // MANY_ALIASES), most_text(GROWTH)
+    texts = [(a.seqs, c) for a in arrivals.values() for c in a.columns.values() if is_text(c.type) and c.nbytes > most]
+    long = [(seqs, byte_runs(column)[0]) for seqs, column in texts]
+    low = first
+    while low < end:
+        high = min([low + size, end, *(_fitting(seqs, ends, low, end, most) for seqs, ends in long)])
         piece = {}
         for alias, arrival in arrivals.items():
-            start, stop = np.searchsorted(arrival.seqs, [low, min(low + size, end)])
-            piece[alias] = arrival.between(int(start), int(stop))
+            start, stop = np.searchsorted(arrival.seqs, [low, high])
+            piece[alias] = _plain(arrival.between(int(start), int(stop)))
         yield Slice(piece, min(int(a.times[0]) for a in piece.values() if len(a)), low - 1)
+        low = high
+
+
+def _fitting(seqs: Vector, ends: Vector, low: int, end: int, most: int) -> int:
+    """Return the number before which the texts of a column from `low` on, given their bounds, are not too long."""
+    first = int(np.searchsorted(seqs, low))
+    if first == len(seqs):
+        return end
+    stop = max(int(np.searchsorted(ends, ends[first] + most, side="right")) - 1, first + 1)
+    return int(seqs[stop]) if stop < len(seqs) else end
+
+
+def _plain(arrival: Arrival) -> Arrival:
+    """Return rows whose texts are plain strings."""
+    if not any(pa.types.is_large_string(c.type) for c in arrival.columns.values()):
+        return arrival
+    columns = {name: as_strings(c) for name, c in arrival.columns.items()}
+    return Arrival(arrival.times, arrival.offsets, arrival.seqs, columns)
 
 
 def time_of(arrivals: dict[str, Arrival], seq: int) -> int:

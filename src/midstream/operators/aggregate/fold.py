@@ -42,7 +42,7 @@ class Partial:
             return pa.array(np.ones(count, np.int64))
         array = stored[self.argument]
         if self.function != COUNT:
-            return array.cast(self.type)
+            return array.cast(self.type) if self.function == SUM else array
         valid = validity(array)
         return pa.array(np.ones(count, np.int64) if valid is None else valid.astype(np.int64))
 
@@ -87,7 +87,7 @@ class Fold:
         partial = self._partial(_name(asked.function, asked.argument))
         if asked.function == SUM:
             return aggregate(AggregateSpec(SUM, partial.name, asked.type), column(partial.name))
-        return partial.of_ranges(column(partial.name)).cast(asked.type)
+        return partial.of_ranges(column(partial.name))
 
     def _partial(self, name: str) -> Partial:
         return next(p for p in self.partials if p.name == name)
@@ -137,7 +137,7 @@ def number_alike(rows: StageRows, first: int, panes: Vector, same: list[str]) ->
     """Number the rows from a place on so that those which can be folded have the same number; return how many."""
     places = np.arange(first, len(rows))
     passed = rows.passed.view()[first:]
-    return dense_codes([pa.array(2 * panes + passed), *(rows.columns[name].take(places) for name in same)])
+    return dense_codes([pa.array(2 * panes + passed), *(rows.columns[name].take(places, large=True) for name in same)])
 
 
 def folded(rows: StageRows, first: int, codes: Vector, size: int, fold: Fold) -> StageRows:
@@ -150,15 +150,15 @@ def folded(rows: StageRows, first: int, codes: Vector, size: int, fold: Fold) ->
     lines = describe(rows, places, starts, ends, True)
     leaving = np.argsort(lines.latest)
     last, earliest = lines.latest[leaving], places[starts[leaving]]
-    columns = [rows.columns[name].take(earliest) for name in fold.same]
+    columns = [rows.columns[name].take(earliest, large=True) for name in fold.same]
     for partial in fold.partials:
-        values = Values(rows.columns[partial.name].take(places), starts, ends)
+        values = Values(rows.columns[partial.name].take(places, large=True), starts, ends)
         columns.append(partial.of_ranges(values).take(pa.array(leaving)))
     out = StageRows(fold.columns)
     before = np.arange(first)
     out.append(
         rows.times.view()[before], rows.triggers(before), rows.oldest_us.view()[before], rows.prints.view()[before],
-        rows.passed.view()[before], [rows.columns[name].take(before) for name in fold.columns],
+        rows.passed.view()[before], [rows.columns[name].take(before, large=True) for name in fold.columns],
     )  # fmt: skip
     out.append(
         lines.times[leaving], rows.triggers(last), lines.oldest_us[leaving], lines.prints[leaving],

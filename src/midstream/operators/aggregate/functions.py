@@ -27,7 +27,7 @@ from midstream.kernels.aggregate import (
 from midstream.kernels.arrays import Floats, Limbs, Mask, Vector
 from midstream.model.errors import MidstreamError
 from midstream.model.types import MAX_DECIMAL_DIGITS, is_exact_code
-from midstream.operators.expression.arrays import array_of, numpy_values, validity
+from midstream.operators.expression.arrays import array_of, is_text, numpy_values, validity
 from midstream.operators.expression.cast import cast
 from midstream.operators.expression.codes import code, dense_codes
 
@@ -109,7 +109,8 @@ def aggregate(spec: AggregateSpec, values: Values) -> pa.Array:
     if pa.types.is_null(spec.type):
         return pa.nulls(len(values))
     result = _user(spec, values) if spec.user is not None else _FUNCTIONS[spec.function](values, spec)
-    return cast(result, spec.type, len(result))
+    # Strings may be large ones.
+    return result if is_text(spec.type) else cast(result, spec.type, len(result))
 
 
 def _count(values: Values, spec: AggregateSpec) -> pa.Array:

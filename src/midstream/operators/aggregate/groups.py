@@ -43,6 +43,6 @@ def group(rows: StageRows, closing: Closing, keys: list[str]) -> Groups:
         places, lows, highs = places[inside], before[closing.lows], before[closing.highs]
     if not keys:
         return Groups(places, np.arange(len(closing)), lows, highs)
-    codes, size = dense_codes([rows.columns[name].take(places) for name in keys])
+    codes, size = dense_codes([rows.columns[name].take(places, large=True) for name in keys])
     order, firsts = sort_codes(codes, size)
     return Groups(places[order], *find_groups(order, firsts, lows, highs))

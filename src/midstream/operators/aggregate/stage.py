@@ -20,6 +20,7 @@ from midstream.operators.aggregate.group_lines import Lines, describe_groups, ol
 from midstream.operators.aggregate.groups import Groups, group
 from midstream.operators.aggregate.instances import Closing, InstancesState, ascending
 from midstream.operators.aggregate.stage_rows import StageRows, column
+from midstream.operators.expression.arrays import as_strings
 from midstream.operators.expression.evaluate import evaluate_all, truth_of_all
 from midstream.plan.expr import Column, Expr
 
@@ -199,10 +200,11 @@ class WindowStage:
         firsts = groups.places[groups.starts[order]] if spec.keys else order
         found = {f"key{k}": rows.columns[name].take(firsts) for k, name in enumerate(spec.keys)}
         arguments: dict[str, Values] = {}
+        large = all(asked.user is None for asked in spec.aggregates)
 
         def argument(name: str) -> Values:
             if name not in arguments:
-                array = rows.columns[name].take(groups.places)
+                array = rows.columns[name].take(groups.places, large)
                 arguments[name] = Values(array, groups.starts, groups.ends)
             return arguments[name]
 
@@ -214,7 +216,7 @@ class WindowStage:
                 result = pa.array(groups.ends - groups.starts).cast(asked.type)
             else:
                 result = aggregate(asked, argument(asked.argument))
-            found[f"agg{k}"] = result.take(places)
+            found[f"agg{k}"] = as_strings(result.take(places))
         return found
 
     def _nothing(self) -> Results:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.model.batch import TRIGGER, Lineage
 from midstream.operators.aggregate.set_store import SetStore, read_sets
+from midstream.operators.expression.arrays import concatenated
 from midstream.operators.source.column_store import ColumnStore
 from midstream.operators.source.row_store import Part, TapedRows
 from midstream.operators.source.tape import Tape
@@ -74,7 +75,7 @@ class StageRows(TapedRows):
             "_print": self.prints.view()[places],
             "_passed": self.passed.view()[places],
         }
-        columns = {name: store.take(places) for name, store in self.columns.items()}
+        columns = {name: store.take(places, large=True) for name, store in self.columns.items()}
         sets = {} if self.sets is None else {_SETS: self.sets.take(places)}
         return {name: pa.array(values) for name, values in plain.items()} | sets | columns
 
@@ -100,5 +101,5 @@ class StageRows(TapedRows):
 
 def column(rows: pa.Table, name: str) -> pa.Array:
     """Return a column of a table in one piece."""
-    found = rows.column(name).combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    chunks = rows.column(name).chunks
+    return concatenated(chunks) if chunks else pa.nulls(0, rows.schema.field(name).type)

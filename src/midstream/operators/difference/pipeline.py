@@ -5,6 +5,8 @@ arrivals ──▶ sources ──▶ difference chain ──▶ project ──�
 State: that of the sources and of the chain, and how many changes have left.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,7 +15,8 @@ from midstream.kernels.difference import OUT_ROW, OUT_SIGN, OUT_TIME
 from midstream.model.batch import TRIGGER, Arrival, Results
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
-from midstream.operators.expression.evaluate import evaluate_all
+from midstream.operators.expression.arrays import GROWTH, most_text, text_pieces
+from midstream.operators.expression.evaluate import evaluate_all, read_texts
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 
@@ -30,14 +33,22 @@ class DifferencePipeline(Pipeline):
 
     def on_rows(self, arrivals: dict[str, Arrival], now_us: int, seq: int) -> list[Results]:
         """Take in the rows of one slice and return the changes: theirs, and those of rows that expire before them."""
-        results = self.project(self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq))
+        changes = self.execution.on_rows(self.sources.take_in(arrivals), now_us, seq)
+        results = [self.project(changes[piece]) for piece in self._short(changes)]
         # Only now: a change may show a row that has left its window. And only up to the last row: what expires
         # later has not left yet.
         last = max(((int(a.seqs[-1]), int(a.times[-1])) for a in arrivals.values() if len(a)), default=None)
         if last is not None:
             for change in self.sources.expire(last[1], last[0]):
                 self.execution.renumber(change)
-        return [results]
+        return results
+
+    def _short(self, changes: Matrix) -> Iterator[slice]:
+        """Yield pieces of changes whose texts are not too long."""
+        store = self.sources.scans[self.execution.components[0]].store
+        rows = changes[:, OUT_ROW] - store.base
+        sizes = [store.columns[c.name].sizes(rows) for c in read_texts(expr for _, expr in self.outputs)]
+        return text_pieces(sizes, len(changes), most_text(GROWTH))
 
     def tick(self, clock_us: int) -> Results:
         """Return nothing: what time alone changes leaves with the next row."""

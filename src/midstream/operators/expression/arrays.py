@@ -12,6 +12,8 @@ from midstream.model.errors import MemoryLimitError
 
 MOST_TEXT = 2**31 - 1
 """The bytes that an Arrow array of strings can hold; large strings have no such bound."""
+GROWTH = 4
+"""How many times as long as what it is computed from a text may be."""
 NO_BYTES: Bytes = np.zeros(1, np.uint8)
 NO_BYTES.flags.writeable = False  # as Arrow's, so that kernels are compiled once
 
@@ -46,11 +48,11 @@ def byte_runs(array: pa.Array) -> tuple[Vector, Bytes]:
 
 
 def text_array(offsets: Vector, data: Bytes, valid: Mask | None, large: bool = False) -> pa.Array:
-    """Return runs of bytes as strings, or as large ones."""
+    """Return runs of bytes as strings; too many for one array are refused, or with `large` are large strings."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
     array = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-    if large:
+    if len(data) > MOST_TEXT and large:
         return array
     if len(data) > MOST_TEXT:
         raise MemoryLimitError(
@@ -96,6 +98,37 @@ def text_pieces(sizes: Sequence[Vector], count: int, most: int) -> Iterator[slic
         if stop >= count:
             return
         start = stop
+
+
+def text_sizes(array: pa.Array) -> Vector:
+    """Return how many bytes each string has."""
+    return np.diff(byte_runs(array)[0])
+
+
+def as_strings(array: pa.Array) -> pa.Array:
+    """Return strings, large or not, as plain ones; they must not be too long for one array."""
+    if not pa.types.is_large_string(array.type):
+        return array
+    offsets, data = byte_runs(array)
+    return text_array(offsets - offsets[0], data[offsets[0] : offsets[-1]], validity(array))
+
+
+def taken(batches: Sequence[pa.RecordBatch], places: Vector) -> list[pa.RecordBatch]:
+    """Return rows of batches with the same columns, in the order of places: in one batch, or several of long texts."""
+    table = pa.Table.from_batches(batches)
+    texts = [c for c, t in zip(table.columns, table.schema.types, strict=True) if is_text(t)]
+    if all(c.nbytes <= MOST_TEXT for c in texts):
+        return list(table.take(pa.array(places)).combine_chunks().to_batches())
+    sizes = [np.concatenate([text_sizes(chunk) for chunk in c.chunks])[places] for c in texts]
+    large = table.cast(
+        pa.schema([pa.field(f.name, pa.large_string() if is_text(f.type) else f.type) for f in table.schema])
+    )
+    out = []
+    for piece in text_pieces(sizes, len(places), MOST_TEXT):
+        rows = large.take(pa.array(places[piece])).combine_chunks()
+        arrays = [as_strings(c.chunk(0)) for c in rows.columns]
+        out.append(pa.RecordBatch.from_arrays(arrays, schema=table.schema))
+    return out
 
 
 def validity(array: pa.Array) -> Mask | None:

@@ -9,7 +9,7 @@ No state.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.kernels.arrays import Mask
+from midstream.operators.expression.arrays import is_text
 from midstream.operators.expression.cast import cast
 from midstream.operators.expression.compare import COMPARE, distinct, is_in
 from midstream.operators.expression.datum import Datum, is_scalar, spread
 from midstream.operators.expression.scalar import SCALAR
-from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, children
+from midstream.plan.expr import Call, Case, Cast, Column, Expr, Literal, children, columns
 
 ColumnOf = Callable[[Column], pa.Array]
 
@@ -58,6 +59,11 @@ def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> Mask:
             filled = pc.fill_null(result, False) if result.null_count else result
             passed &= filled.to_numpy(zero_copy_only=False)
     return passed
+
+
+def read_texts(exprs: Iterable[Expr]) -> list[Column]:
+    """Return the columns of strings that expressions read."""
+    return [c for c in dict.fromkeys(c for e in exprs for c in columns(e)) if is_text(c.type)]
 
 
 def _compute(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> list[Datum]:

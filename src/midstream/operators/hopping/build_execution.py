@@ -247,7 +247,7 @@ class HopExecution:
 
 
 def _recoded(old: Coding, new: Coding, t: pa.DataType, codes: Vector) -> Vector:
-    return new.encode(old.decode(codes, t)) if is_numbered(t) else codes
+    return new.encode(old.decode(codes, t, large=True)) if is_numbered(t) else codes
 
 
 def _interchangeable(a: Node, b: Node) -> bool:

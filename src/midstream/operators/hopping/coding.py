@@ -43,14 +43,14 @@ class Coding:
         values, valid = coded.values, coded.valid
         return values if valid is None else np.where(valid, values, NULL)
 
-    def decode(self, codes: Vector, t: pa.DataType) -> pa.Array:
-        """Return the values of codes as an array of a type."""
+    def decode(self, codes: Vector, t: pa.DataType, large: bool = False) -> pa.Array:
+        """Return the values of codes as an array of a type; with `large` too long strings are large ones."""
         if pa.types.is_null(t):
             return pa.nulls(len(codes))
         null = codes == NULL
         valid = ~null if null.any() else None
         if is_numbered(t):
-            return self._numbers(t).values(codes, valid)
+            return self._numbers(t).values(codes, valid, large)
         values = floats_of(codes) if pa.types.is_floating(t) else codes
         return array_of(t, values.astype(numpy_values(pa.array([], t)).dtype), valid)
 

@@ -121,7 +121,7 @@ class GroupBy:
                 places = order
                 if sorted_by_value:
                     places = np.lexsort([self._coding.ranks(codes, t), slots])
-                array = self._coding.decode(codes[places], t)
+                array = self._coding.decode(codes[places], t, large=asked.user is None)
                 arguments[(place, sorted_by_value)] = Values(array, firsts, ends)
             out[:, k] = self._coding.encode(aggregate(asked, arguments[(place, sorted_by_value)]))
         return out

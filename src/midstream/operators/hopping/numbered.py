@@ -65,7 +65,7 @@ class Numbered:
         return np.diff(self._offsets.view())[np.clip(numbers, 0, self._count - 1)]
 
     def values(self, numbers: Vector, valid: Mask | None, large: bool = False) -> pa.Array:
-        """Return the values of numbers as an array; NULL where it is not valid. `large` strings have no bound."""
+        """Return the values of numbers as an array; NULL where it is not valid. See `text_array` for `large`."""
         if valid is not None:
             numbers = np.where(valid, numbers, 0)
         if not self._count:

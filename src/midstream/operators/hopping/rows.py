@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
+from midstream.operators.expression.arrays import GROWTH
 from midstream.operators.expression.evaluate import ColumnOf, evaluate_all, truth_of_all
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.tuples import Tuples
 from midstream.plan.expr import Column, Expr, columns
-
-GROWTH = 4
-"""How many times as long as what it is computed from a text may be."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix
 from midstream.kernels.codes import equal_bytes
 from midstream.kernels.entries import ROWS
-from midstream.operators.expression.evaluate import truth
-from midstream.operators.sliding.pipeline import lookup
+from midstream.operators.expression.arrays import GROWTH, most_text, text_pieces
+from midstream.operators.expression.evaluate import read_texts, truth
+from midstream.operators.sliding.pipeline import lookup, text_sizes
 from midstream.operators.source.row_store import RowStore
 from midstream.operators.source.scan import Scan
 from midstream.plan.expr import Call, Column, Expr
@@ -25,7 +27,10 @@ class TrueOf:
 
     def __call__(self, batch: Matrix) -> Mask:
         """Tell for which candidates the condition is true."""
-        return truth(self.condition, len(batch), lookup(self.components, batch, self.scans))
+        sizes = text_sizes(read_texts([self.condition]), self.components, batch, self.scans)
+        pieces = [batch[piece] for piece in text_pieces(sizes, len(batch), most_text(GROWTH))]
+        found = [truth(self.condition, len(p), lookup(self.components, p, self.scans)) for p in pieces]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from midstream.kernels.arrays import Matrix
-from midstream.kernels.entries import ROWS, TIME
+from midstream.kernels.arrays import Matrix, Vector
+from midstream.kernels.entries import LATEST, ROWS, TIME
 from midstream.kernels.join import order_ties
 from midstream.model.batch import TRIGGER, Arrival, Lineage, Results, mixed
 from midstream.model.row_sets import RowSets
@@ -18,7 +18,8 @@ from midstream.operators.aggregate.set_store import SetStore
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
-from midstream.operators.expression.evaluate import evaluate_all
+from midstream.operators.expression.arrays import GROWTH, most_text, text_pieces
+from midstream.operators.expression.evaluate import evaluate_all, read_texts
 from midstream.operators.source.scan import Scan
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr
@@ -40,6 +41,7 @@ class JoinPipeline(Pipeline):
         self.never = never
         """A constant condition is not true: there are no results."""
         self._feeds_windows = len(stages) > 0
+        self._texts = read_texts(expr for _, expr in outputs)
         self._tracing = False
         """A change asks when rows leave their windows."""
         self.traced = self._feeds_windows
@@ -76,11 +78,11 @@ class JoinPipeline(Pipeline):
             for alias, rows in taken.items():
                 self.ends.add(*self.sources.scans[alias].pushed_out(rows))
         for results in self.execution.in_pieces(taken, now_us, seq):
-            yield self.project(results)
+            yield from (self.project(piece) for piece in self._short(results))
         back = self.execution.held_back()
         if back is not None and len(back):
             # Projected at once: the rows it is made of may be gone when it leaves. A change may come before it does.
-            self.held.append(self.project(back, held=True))
+            self.held += [self.project(piece, held=True) for piece in self._short(back)]
 
     def _nothing(self) -> Results:
         return self.project(np.empty((0, ROWS + len(self.execution.components)), np.int64))
@@ -114,12 +116,27 @@ class JoinPipeline(Pipeline):
         """Return the clock: what a row can be part of, it is part of when the latest row comes."""
         return clock_us
 
-    def project(self, results: Matrix, held: bool = False) -> Results:
-        """Bring results of the execution into max order and fetch what is selected."""
-        components = self.execution.components
-        scans = self.sources.scans
+    def _short(self, results: Matrix) -> Iterator[Matrix]:
+        """Bring results of the execution into max order; yield them in pieces whose texts are not too long.
+
+        What windows take in together stays together: results that share their latest row.
+        """
+        components, scans = self.execution.components, self.sources.scans
         if len(scans) > 1:
             order_ties(results, np.array([ROWS + components.index(a) for a in scans], np.int64))
+        at = 0
+        for piece in text_pieces(text_sizes(self._texts, components, results, scans), len(results), most_text(GROWTH)):
+            stop = piece.stop
+            if self.stages and stop < len(results):
+                stop = int(np.searchsorted(results[:, LATEST], results[stop, LATEST]))
+            if stop > at or not len(results):
+                yield results[at:stop]
+                at = stop
+
+    def project(self, results: Matrix, held: bool = False) -> Results:
+        """Fetch what is selected of results of the execution, which are in max order."""
+        components = self.execution.components
+        scans = self.sources.scans
         columns = lookup(components, results, scans)
         arrays = evaluate_all([expr for _, expr in self.outputs], len(results), columns)
         arrays.append(pa.array(np.ascontiguousarray(results[:, TIME])))
@@ -162,6 +179,14 @@ class JoinPipeline(Pipeline):
             latest = (times == order[:, 0]) & later
             order[latest, 1], order[latest, 2], order[latest, 3] = position, offsets[latest], rank
         return order
+
+
+def text_sizes(
+    texts: Sequence[Column], components: tuple[str, ...], results: Matrix, scans: dict[str, Scan]
+) -> list[Vector]:
+    """Return how many bytes each of some columns has in the rows of each result."""
+    rows = [results[:, ROWS + components.index(c.alias)] - scans[c.alias].store.base for c in texts]
+    return [scans[c.alias].store.columns[c.name].sizes(at) for c, at in zip(texts, rows, strict=True)]
 
 
 def lookup(components: tuple[str, ...], results: Matrix, scans: dict[str, Scan]) -> Callable[[Column], pa.Array]:

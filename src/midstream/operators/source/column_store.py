@@ -77,14 +77,27 @@ class ColumnStore:
         end = int(self.offsets.view()[-1])
         self.offsets.append(offsets[1:] + (end - first))
 
-    def take(self, places: Vector) -> pa.Array:
-        """Return the values at the given places, counted from the oldest row held."""
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the values are strings."""
+        return self._bytes
+
+    def sizes(self, places: Vector) -> Vector:
+        """Return how many bytes the strings at the given places have."""
+        ends: Vector = self.offsets.view()
+        return ends[places + 1] - ends[places]
+
+    def take(self, places: Vector, large: bool = False) -> pa.Array:
+        """Return the values at the given places, counted from the oldest row held.
+
+        With `large`, strings that are too long for one array are large strings; else they are refused.
+        """
         if self._null:
             return pa.nulls(len(places))
         valid = None if self.valid is None else self.valid[places]
         if self._bytes:
             offsets, data = take_bytes(self.offsets.view(), self.data.view(), self.data.base, places)
-            return text_array(offsets, data, valid)
+            return text_array(offsets, data, valid, large)
         return array_of(self.type, self.values.view()[places], valid)
 
     def drop_front(self, count: int) -> None:
