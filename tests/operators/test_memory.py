@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from midstream.operators.memory import SETTINGS, keep_freed_memory
+from midstream.operators.source.memory import SETTINGS, keep_freed_memory
 
 
 def test_memory_is_kept_where_the_library_can(monkeypatch: pytest.MonkeyPatch) -> None:

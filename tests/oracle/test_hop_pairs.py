@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators import memory
 from midstream.operators.hopping import bag, group
+from midstream.operators.source import memory
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
 from oracle.test_hopping import check, draw_batch, draw_modes, parsed

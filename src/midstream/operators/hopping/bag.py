@@ -22,7 +22,7 @@ from midstream.kernels.bag import (
     link,
 )
 from midstream.operators.hopping.tuples import Tuples
-from midstream.operators.memory import check_room
+from midstream.operators.source.memory import check_room
 from midstream.operators.source.tape import grown
 
 NEVER = -(2**62)

@@ -27,7 +27,7 @@ from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, Operator
 from midstream.operators.hopping.rows import ByRow
 from midstream.operators.hopping.tuples import FOREVER, Tuples, together
 from midstream.operators.hopping.window import Chosen, HopWindow
-from midstream.operators.memory import keep_freed_memory
+from midstream.operators.source.memory import keep_freed_memory
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA

@@ -23,7 +23,7 @@ from midstream.operators.hopping.bag import NEVER, Bag
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.rows import ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, valid
-from midstream.operators.memory import check_room
+from midstream.operators.source.memory import check_room
 from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 

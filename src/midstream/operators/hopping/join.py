@@ -15,7 +15,7 @@ from midstream.kernels.bag import hash_rows
 from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
 from midstream.operators.hopping.rows import Condition
 from midstream.operators.hopping.tuples import Tuples, nothing, together, valid
-from midstream.operators.memory import check_room
+from midstream.operators.source.memory import check_room
 
 Found = tuple[Pairs, Vector | None]
 """Pairs of tuples, and in a delta the sign of each."""

@@ -43,10 +43,10 @@ from midstream.kernels.join import (
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
 from midstream.model.time import FOREVER_US
-from midstream.operators.memory import check_room
 from midstream.operators.sliding.check import Residual
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
+from midstream.operators.source.memory import check_room
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Expr
 

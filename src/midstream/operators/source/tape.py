@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.kernels.arrays import Mask
-from midstream.operators.memory import check_room
+from midstream.operators.source.memory import check_room
 
 SLACK = 1.25
 """Room to grow, as a multiple of what is live, unless said otherwise: memory against copying."""
