@@ -8,7 +8,6 @@ import pytest
 
 import midstream as ms
 from midstream.model.batch import Results
-from midstream.operators.aggregate import stage
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.source import memory
 
@@ -20,11 +19,11 @@ A_PIECE = 4 * (1 << 16)
 JOINED = "(a [RANGE 1 HOUR] JOIN b [RANGE 1 HOUR] ON a.k = b.k)"
 
 
-def streams(rows: int = ROWS) -> ms.Engine:
+def streams() -> ms.Engine:
     engine = ms.Engine()
     for name, first in (("a", 0), ("b", 1)):
-        values = np.arange(rows)
-        columns = {"ts": 2 * 1_000 * values + first, "k": np.zeros(rows, np.int64), "v": values, "f": values / 7}
+        values = np.arange(ROWS)
+        columns = {"ts": 2 * 1_000 * values + first, "k": np.zeros(ROWS, np.int64), "v": values, "f": values / 7}
         columns = {c: np.append(v, END_US if c == "ts" else -1 - first) for c, v in columns.items()}
         engine.stream(name, pa.table(columns), time="ts")
     return engine
@@ -58,12 +57,10 @@ class Seen:
 )
 def test_pairs_are_aggregated_as_they_are_found(asked: str, answer: float, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = f"SELECT {asked} AS n FROM {JOINED} [RANGE 1 HOUR SLIDE 1 HOUR]"
-    with monkeypatch.context() as patch:  # kernels are compiled before memory is measured
-        patch.setattr(stage, "FOLD_ROWS", 1)
-        streams(9).query(sql).start(lambda _: None)
+    query = streams().query(sql)
+    query.start(lambda _: None)  # kernels are compiled before memory is measured
     seen = Seen(monkeypatch)
     found: list[pa.RecordBatch] = []
-    query = streams().query(sql)
     tracemalloc.start()
     query.start(found.append)
     peak = tracemalloc.get_traced_memory()[1]

@@ -9,10 +9,10 @@ from midstream.operators.aggregate.build import build_stages
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
 from midstream.operators.expression.evaluate import truth
-from midstream.operators.memory import keep_freed_memory
 from midstream.operators.sliding.build import build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline
+from midstream.operators.source.memory import keep_freed_memory
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
 from midstream.plan.query import HOP
