@@ -163,11 +163,11 @@ class Join:
         held: list[Matrix] = []
         for part, done in self._matches(left, right, now_us, seq):
             whole = len(part) if done or not len(part) else int(np.searchsorted(part[:, LATEST], part[-1, LATEST]))
-            if whole or done:
+            if done or (whole and sum(map(len, held)) + whole >= OUT_ROWS):
                 yield np.concatenate([*held, part[:whole]]) if held else part[:whole]
-                held = []
-            if whole < len(part):
-                held.append(part[whole:].copy())
+                held, part = [], part[whole:]
+            if len(part):
+                held.append(part.copy())
                 self._check_room(held)
 
     def _matches(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Iterator[tuple[Matrix, bool]]:
