@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from midstream.kernels.arrays import Vector
 from midstream.kernels.instances import sort_codes
+from midstream.model.batch import Lineage
 from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate, exact_means
 from midstream.operators.aggregate.group_lines import describe
 from midstream.operators.aggregate.stage_rows import StageRows, column
@@ -154,14 +155,19 @@ def folded(rows: StageRows, first: int, codes: Vector, size: int, fold: Fold) ->
     for partial in fold.partials:
         values = Values(rows.columns[partial.name].take(places, large=True), starts, ends)
         columns.append(partial.of_ranges(values).take(pa.array(leaving)))
-    out = StageRows(fold.columns)
+    out = rows.like(fold.columns)
     before = np.arange(first)
+    sets = None if rows.sets is None else rows.sets.view()
+    kept = None if sets is None else sets.where(before)
+    united = None if sets is None else sets.where(places).united(starts, ends).where(leaving)
     out.append(
-        rows.times.view()[before], rows.triggers(before), rows.oldest_us.view()[before], rows.prints.view()[before],
+        rows.times.view()[before], rows.triggers(before),
+        Lineage(rows.oldest_us.view()[before], rows.prints.view()[before], sets=kept),
         rows.passed.view()[before], [rows.columns[name].take(before, large=True) for name in fold.columns],
     )  # fmt: skip
     out.append(
-        lines.times[leaving], rows.triggers(last), lines.oldest_us[leaving], lines.prints[leaving],
+        lines.times[leaving], rows.triggers(last),
+        Lineage(lines.oldest_us[leaving], lines.prints[leaving], sets=united),
         rows.passed.view()[last], columns,
     )  # fmt: skip
     out.numbers.reset(rows.numbers.view()[np.concatenate([before, last])])

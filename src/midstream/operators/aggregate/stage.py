@@ -136,7 +136,8 @@ class WindowStage:
         """Fold rows that have not been handed out, when they are many and more than half of them would go."""
         first = int(np.searchsorted(self.rows.numbers.view(), self._handed_out)) if self._handed_out else 0
         count = len(self.rows) - first
-        if count < self._fold_at:
+        # A window above tells rows apart where each is one of the stream.
+        if count < self._fold_at or (self.below_windows and self.rows.sets is None):
             return
         fold = self.fold or fold_of(self.spec.types, self.spec.keys, self.spec.aggregates)
         panes = None if fold is None else self.window.panes(self.rows)
@@ -148,7 +149,7 @@ class WindowStage:
             return
         if self.fold is None:
             rows, next_number = self._table(np.arange(len(self.rows))), self.rows.next_number
-            self.fold, self.rows = fold, StageRows(fold.columns)
+            self.fold, self.rows = fold, self.rows.like(fold.columns)
             self.rows.load(fold.of_table(rows), next_number)
         self.rows = folded(self.rows, first, codes, size, fold)
         self._fold_at = max(FOLD_ROWS, 2 * size)
@@ -321,7 +322,7 @@ class WindowStage:
             parts = [rows.slice(each).select(names)]
             if each:
                 parts.insert(0, self.fold.of_table(rows.slice(0, each)).select(names))
-            self.rows, rows = StageRows(self.fold.columns), pa.concat_tables(parts)
+            self.rows, rows = self.rows.like(self.fold.columns), pa.concat_tables(parts)
         self.rows.load(rows, next_number)
 
     def _needed(self) -> Vector:

@@ -44,6 +44,12 @@ class StageRows(TapedRows):
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def like(self, columns: dict[str, pa.DataType]) -> "StageRows":
+        """Return an empty store of other columns that keeps the same of each row."""
+        out = StageRows(columns)
+        out.sets = None if self.sets is None else SetStore()
+        return out
+
     def append(self, times: Vector, trigger: Matrix, lineage: Lineage, passed: Mask, columns: list[pa.Array]) -> None:
         """Add rows at the end; `columns` as they were named at the start."""
         count = len(times)
