@@ -9,9 +9,13 @@ import pytest
 from migrate.test_papers import SECOND, case_of, migrate, running
 
 from benchmarks.direct import DirectRun
+from midstream.engine.rows.rows import Rows
 from midstream.kernels import complete, key_index
 from midstream.migrate.just_in_time import JustInTime
+from midstream.operators.sliding import backlog
 from midstream.operators.sliding import key_index as indexes
+from midstream.operators.sliding.feed import Feed
+from midstream.operators.sliding.key_run import KeyRun
 from midstream.operators.source import sources
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between
@@ -19,20 +23,36 @@ from oracle.test_moved_states import rows_between
 
 @contextmanager
 def entries_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Count the entries that kernels look at one by one, to see whether they live or to index them."""
+    """Count the entries that are looked at one by one, to see whether they live, to index them or to lay them out."""
     seen: list[int] = []
 
     def live_before(entries: object, count: int, *others: object) -> object:
         seen.append(count)
         return complete.live_before(entries, count, *others)  # type: ignore[arg-type]
 
+    with monkeypatch.context() as patched, laid_out_or_indexed(monkeypatch) as others:
+        patched.setattr(sources, "live_before", live_before)
+        yield seen
+        seen += others
+
+
+@contextmanager
+def laid_out_or_indexed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Count the entries that are indexed or laid out anew."""
+    seen: list[int] = []
+    arrange = Feed.arrange
+
     def chain_entries(words: object, heads: object, side: int, entries: np.ndarray, start: int, *others: int) -> int:
         seen.append(len(entries) - start)
         return key_index.chain_entries(words, heads, side, entries, start, *others)  # type: ignore[arg-type]
 
+    def arranged(self: Feed, entries: np.ndarray, components: tuple[str, ...]) -> np.ndarray:
+        seen.append(len(entries))
+        return arrange(self, entries, components)
+
     with monkeypatch.context() as patched:
-        patched.setattr(sources, "live_before", live_before)
         patched.setattr(indexes, "chain_entries", chain_entries)
+        patched.setattr(Feed, "arrange", arranged)
         yield seen
 
 
@@ -44,22 +64,36 @@ def wide_case(rows: int, condition: str, keys: int = 1 << 40) -> Case:
         columns = {c: rng.integers(0, keys, rows) for c in "kj"}
         case.streams[name] = pa.table({"ts": np.arange(rows) * (4 * SECOND // rows), **columns})
         case.windows[name] = ("range", 60 * SECOND, [])
-    case.conditions = [condition.format(a=a, b=b) for a, b in ("ab", "bc", "cd")]
+    pairs = [condition.format(a=a, b=b) for a, b in ("ab", "bc", "cd")]
+    case.conditions = [f"{pair} {MORE.get((condition, n), '')}" for n, pair in enumerate(pairs)]
     return case
 
 
-CONDITIONS = {"one key": "{a}.k = {b}.k", "composite": "{a}.k = {b}.k AND {a}.j = {b}.j", "two": "{a}.k = {b}.j"}
+CONDITIONS = {
+    "one key": "{a}.k = {b}.k",
+    "composite": "{a}.k = {b}.k AND {a}.j = {b}.j",
+    "two": "{a}.k = {b}.j",
+    "both": "({a}.k = {b}.k)",
+}
+MORE = {(CONDITIONS["both"], 1): "AND b.j = c.j"}
 TARGET = "(((d c) b) a)"
 
 
-@pytest.mark.parametrize("target", [TARGET, "(((b a) d) c)", "(d ((b a) c))"])
-@pytest.mark.parametrize("condition", ["one key", "composite"])
+OTHER_TARGETS = ("(((b a) d) c)", "(d ((b a) c))", "((a b) (c d))")
+SWITCHES = [
+    *((c, TARGET) for c in CONDITIONS),
+    *(pytest.param(c, t, marks=pytest.mark.slow) for c in CONDITIONS for t in OTHER_TARGETS
+      if (c, t) != ("two", "(((b a) d) c)")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("condition", "target"), SWITCHES)
 def test_the_switch_costs_the_same_however_wide_the_windows_are(
     condition: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost = []
     for rows in (2_000, 200_000):
-        keys = rows if condition == "one key" else int(rows**0.5)
+        keys = int(rows**0.5) if condition == "composite" else rows
         runtime = running(wide_case(rows, CONDITIONS[condition], keys), 4 * SECOND - 100_000, "(((a b) c) d)")
         with entries_seen(monkeypatch) as seen:
             migrate(runtime, target, "just-in-time", 4 * SECOND - 100_000)
@@ -67,14 +101,73 @@ def test_the_switch_costs_the_same_however_wide_the_windows_are(
     assert cost[1] <= max(2 * cost[0], 1 << 17), "no more than a block of each state is looked at"
 
 
+def batches_after_the_switch(case: Case, runtime: DirectRun, count: int) -> list[dict[str, Rows]]:
+    """Switch to another plan just in time; return the micro-batches after it, about 100 rows of each stream in each."""
+    migrate(runtime, TARGET, "just-in-time", 3 * SECOND)
+    return rows_between(case, runtime, [3 * SECOND + n * 4_000 for n in range(count + 1)])[1:]
+
+
+@pytest.mark.parametrize("condition", ["composite", "two", "both"])
+def test_no_micro_batch_after_the_switch_lays_out_or_indexes_a_whole_state(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = wide_case(100_000, CONDITIONS[condition])
+    runtime = running(case, 3 * SECOND, "(((a b) c) d)")
+    passes = []
+    plain = KeyRun.__init__
+
+    def made(self: KeyRun, keys: np.ndarray, wanted: np.ndarray) -> None:
+        passes.append(len(keys))
+        plain(self, keys, wanted)
+
+    monkeypatch.setattr(KeyRun, "__init__", made)
+    for rows in batches_after_the_switch(case, runtime, 60):
+        with laid_out_or_indexed(monkeypatch) as seen:
+            for _ in runtime.on_rows(rows):
+                pass
+        assert sum(seen) < 6 * 2 * (backlog.PART + 400), "of each state as much as is asked for and a part"
+    assert sum(passes) <= 6 * 75_000, "each state is passed over at most once for each key it is asked by"
+    states = [s for join in runtime.pipelines[0].execution.joins() for s in join.states]  # type: ignore[attr-defined]
+    assert not any(state.backlog for state in states), "in the end all of it is as if it had always been"
+
+
+def test_what_expires_before_it_is_asked_for_is_never_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = wide_case(100_000, CONDITIONS["two"])
+    for name in case.windows:
+        case.windows[name] = ("range", SECOND // 2, [])
+    monkeypatch.setattr(backlog, "PART", 500)
+    runtime = running(case, 3 * SECOND, "(((a b) c) d)")
+    with laid_out_or_indexed(monkeypatch) as seen:
+        migrate(runtime, TARGET, "just-in-time", 3 * SECOND)
+        for rows in rows_between(case, runtime, [3 * SECOND + n * 50_000 for n in range(20)])[1:]:
+            for _ in runtime.on_rows(rows):
+                pass
+    assert sum(seen) < 2 * 12_500, "most rows of both states have left before they are laid out, or indexed"
+
+
+def test_a_backlog_is_part_of_the_state() -> None:
+    case = wide_case(100_000, CONDITIONS["two"])
+    runtime = running(case, 3 * SECOND, "(((a b) c) d)")
+    before = runtime.size()
+    for rows in batches_after_the_switch(case, runtime, 3):
+        for _ in runtime.on_rows(rows):
+            pass
+        execution = runtime.pipelines[0].execution
+        assert isinstance(execution, JustInTime)
+        states = [s for join in execution.joins() for s in join.states]
+        left = [entries for state in states for entries in state.backlog]
+        assert sum(len(entries) for entries in left) > 100_000
+        assert runtime.size().tuples >= before.tuples
+        held = sum(s.entries.nbytes for s in states) + sum(entries.entries.nbytes for entries in left)
+        assert execution.size().nbytes > held
+
+
 @pytest.mark.parametrize("condition", list(CONDITIONS))
 def test_a_micro_batch_looks_at_what_it_asks_for(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = wide_case(100_000, CONDITIONS[condition])
     runtime = running(case, 3 * SECOND, "(((a b) c) d)")
-    migrate(runtime, TARGET, "just-in-time", 3 * SECOND)
-    bounds = [3 * SECOND + n * 4_000 for n in range(40)]
     seen_each = []
-    for rows in rows_between(case, runtime, bounds)[1:]:
+    for rows in batches_after_the_switch(case, runtime, 70):
         with entries_seen(monkeypatch) as seen:
             for _ in runtime.on_rows(rows):
                 pass

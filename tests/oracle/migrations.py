@@ -25,12 +25,12 @@ def with_times(case: Case) -> Case:
     return case
 
 
-def draw_dense_case(rnd: random.Random) -> Case:
+def draw_dense_case(rnd: random.Random, flavour: str = "") -> Case:
     """Draw 3-5 streams with few keys and windows that are wide for their rows, so that old states matter."""
     count = rnd.choice([3, 3, 4, 4, 5])
     rng = np.random.default_rng(rnd.randrange(2**32))
     most, keys = {3: (90, 12), 4: (50, 10), 5: (30, 8)}[count]
-    flavour = rnd.choice(["one key", "keys", "theta", "mixed"])
+    flavour = flavour or rnd.choice(["one key", "keys", "theta", "mixed"])
     case = Case({}, [], {}, [], [], "", rnd.choice(["auto", "auto", "nested-loop"]))
     for i in range(count):
         rows = rnd.randint(most // 2, most)
@@ -56,6 +56,13 @@ def draw_dense_case(rnd: random.Random) -> Case:
     if rnd.random() < 0.3:
         case.conditions.append(f"(q0.y + q{count - 1}.y) % 2 = 0")
     case.tree = draw_tree(rnd, [alias for alias, _ in case.sources])
+    return case
+
+
+def draw_case_of_keys(rnd: random.Random) -> Case:
+    """Draw joins by one column or another, or by both, so that other plans ask for the same rows by other keys."""
+    case = draw_dense_case(rnd, "keys")
+    case.join = "auto"
     return case
 
 

@@ -8,12 +8,13 @@ from migrate.test_background import BLOCK
 from midstream.migrate import completion
 from midstream.migrate.hybrid import Hybrid
 from midstream.migrate.request import MigrationRequest
-from midstream.operators.sliding import key_index
+from midstream.operators.sliding import backlog, key_index, key_run
 from midstream.operators.source import scan
 from oracle.generate import draw_case, draw_tree
 from oracle.migrations import (
     STRATEGIES,
     check_output,
+    draw_case_of_keys,
     draw_dense_case,
     draw_requests,
     plan_of,
@@ -28,7 +29,7 @@ from seeds import seeds
 
 def check(seed: int, strategies: list[str], kind: str, framework: str = "tree") -> None:
     rnd = random.Random(seed)
-    draw = {"long": draw_long_case, "small": draw_case, "dense": draw_dense_case}[kind]
+    draw = {"long": draw_long_case, "small": draw_case, "dense": draw_dense_case, "keys": draw_case_of_keys}[kind]
     case = with_times(draw(rnd))
     long = kind == "long"
     requests = draw_requests(rnd, case, plan_of(case), strategies)
@@ -65,18 +66,59 @@ def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
 
 
-@pytest.mark.parametrize("seed", seeds(6000, 80, quick=4))
-def test_what_is_done_bit_by_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a few entries: keys are taken over, counted and forgotten over many micro-batches."""
-    rnd = random.Random(seed)
+def cut_small(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have blocks of a few entries."""
     monkeypatch.setattr(key_index, "ADOPTED", rnd.choice([1, 8, 64]))
     monkeypatch.setattr(completion, "COUNTED", rnd.choice([1, 4, 16]))
     monkeypatch.setattr(completion, "FORGOTTEN", rnd.choice([0, 3]))
     monkeypatch.setattr(scan, "BLOCK", 3)
+    monkeypatch.setattr(backlog, "PART", rnd.choice([1, 3, 10]))
+    monkeypatch.setattr(key_run, "BUCKET_BITS", rnd.choice([0, 3]))
+
+
+@pytest.mark.parametrize("seed", seeds(6000, 80, quick=4))
+def test_what_is_done_bit_by_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are taken over, counted and forgotten over many micro-batches."""
+    rnd = random.Random(seed)
+    cut_small(rnd, monkeypatch)
     strategies = rnd.choice(
         [["just-in-time"], ["just-in-time", "moving-state"], ["just-in-time", "hybrid"], STRATEGIES]
     )
     check(seed, strategies, rnd.choice(["small", "dense", "dense", "long"]), rnd.choice(["tree", "tree", "stairs"]))
+
+
+@pytest.mark.parametrize("seed", seeds(7000, 160, quick=6))
+def test_states_that_are_asked_by_another_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first keys of a backlog are taken at once, the others over many micro-batches, through further migrations."""
+    rnd = random.Random(seed)
+    cut_small(rnd, monkeypatch)
+    one = ["just-in-time"]
+    strategies = rnd.choice([one, one, ["just-in-time", "moving-state"], ["just-in-time", "hybrid"], ["auto"]])
+    check(seed, strategies, "keys")
+
+
+@pytest.mark.parametrize("seed", seeds(8000, 16, quick=2))
+def test_a_state_that_was_completed_by_another_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(q0 q1) is missing at first, then completed for some keys of q2, then asked by keys of q3."""
+    rnd = random.Random(seed)
+    cut_small(rnd, monkeypatch)
+    while True:
+        case = with_times(draw_case_of_keys(rnd))
+        if len(case.sources) == 4:
+            break
+    case.conditions = ["q0.k = q1.k", "q1.j = q2.j", "q0.j = q3.k"]
+    case.tree = "((q1 q2) (q0 q3))"
+    case.windows = {alias: ("range", 15_000_000, []) for alias in case.windows}
+    first = rnd.randrange(4_000_000, 10_000_000)
+    times = [first, first + rnd.randrange(500_000, 4_000_000)]
+    plans = ["(((q0 q1) q2) q3)", "(((q0 q1) q3) q2)"]
+    requests = [
+        MigrationRequest.of(plan, "just-in-time", {}, at_us=at_us, identity=plan)
+        for plan, at_us in zip(plans, times, strict=True)
+    ]
+    bounds = [*range(200_000, 21_000_000, 200_000), 2**60]
+    got, _ = run_with_migrations(case, bounds, 1, requests, rnd.random() < 0.3)
+    check_output(case, got, recompute(case), requests, f"seed {seed}: {case.sql} | {times}")
 
 
 def keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """The layout of entries and keeping them compact."""
 
+import numpy as np
+
 from midstream.kernels.arrays import Links, Mask, Matrix, Vector
 from midstream.kernels.compile import kernel
 
@@ -65,6 +67,19 @@ def gather(batch: Matrix, column: int, values: Vector, base: int, target: int) -
     """Copy the value of each entry's row (numbered from `base`) into another column of the entry."""
     for i in range(batch.shape[0]):
         batch[i, target] = values[batch[i, column] - base]
+
+
+@kernel
+def values_of(entries: Matrix, column: int, values: Vector, base: int) -> tuple[Vector, Mask]:
+    """Return the value of each entry's row (numbered from `base`), and which entries have one: some rows are gone."""
+    out = np.zeros(entries.shape[0], np.int64)
+    there = np.empty(entries.shape[0], np.bool_)
+    for i in range(entries.shape[0]):
+        place = entries[i, column] - base
+        there[i] = place >= 0
+        if place >= 0:
+            out[i] = values[place]
+    return out, there
 
 
 @kernel

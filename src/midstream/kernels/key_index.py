@@ -145,7 +145,10 @@ def heads_of(words: Matrix, heads: Links, keys: Vector, side: int, found: Links)
 def adopt_keys(words: Matrix, heads: Links, keys: Vector, left: Links, right: Links) -> int:
     """Put keys that are not there into the table with their newest entries; return how many. There must be room."""
     taken = 0
+    mask = words.shape[0] - 1
     for i in range(keys.size):
+        if i + AHEAD < keys.size:
+            prefetch_row(words, slot_of(keys[i + AHEAD], mask))
         slot = take_slot(words, heads, keys[i])
         if slot < 0:
             heads[-1 - slot, LEFT_HEAD] = max(left[i], -1)

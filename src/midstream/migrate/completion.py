@@ -21,7 +21,7 @@ from midstream.migrate.gap import Gap, KeyCount
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched
+from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched, values_of
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct
 from midstream.operators.sliding.lookup import Lookup
@@ -96,9 +96,11 @@ class StateCompletion:
         Up: the entries are paired, when what they meet is complete. What is not found here is completed when asked for.
         """
         self._moment = Moment(now_us, seq)
-        for parts in [p for p, gap in self.gaps.items() if gap.count is not None]:
-            if parts in self.gaps:
+        for parts, gap in list(self.gaps.items()):
+            if parts in self.gaps and gap.count is not None:
                 self._count_on(parts)
+            elif parts in self.gaps and gap.remaining is None:
+                self._count(parts)
         wanted: dict[Parts, list[Vector]] = {}
         found: list[_Found] = []
         for step in reversed(self.tree.steps):
@@ -221,28 +223,31 @@ class StateCompletion:
         if join.spec.hashed and join.spec.groups == (group,):
             return join.entries_with(side, keys, before, moment.now_us, moment.seq)
         state, slots, sources = join.states[side], join.states[side].slots, self.sources
-        lookup = self._lookups.setdefault((step.inputs[side].parts, group), Lookup())
-        places = lookup.places(
+        lookup = self._lookups.setdefault((step.inputs[side].parts, group), Lookup(group))
+        found = lookup.entries(
             state,
             keys,
-            lambda entries: sources.live(entries, slots, self._newest, moment.now_us, moment.seq),
-            lambda entries: self._class_values(step, side, group, entries),
+            lambda entries, slots: sources.live(entries, slots, self._newest, moment.now_us, moment.seq),
+            lambda entries, components: self._values(group, entries, components),
         )
-        found = state.entries[places]
         return found[sources.live(found, slots, before, moment.now_us, moment.seq)]
 
     def _class_values(self, step: Step, side: int, group: int, entries: Matrix) -> Vector:
         """Return the value of an equality class in each entry of a side."""
         if step.join.spec.groups == (group,):
             return entries[:, KEY]
-        components = step.join.states[side].components
-        members = self.sources.members[group]
-        alias = next(a for a in components if a in members)
-        return self._stored(alias, members[alias], entries[:, ROWS + components.index(alias)])
+        return self._values(group, entries, step.join.states[side].components)[0]
 
-    def _stored(self, alias: str, index: int, rows: Vector) -> Vector:
+    def _values(self, group: int, entries: Matrix, components: tuple[str, ...]) -> tuple[Vector, Mask]:
+        members = self.sources.members.get(group)
+        if not members:
+            return entries[:, KEY].copy(), np.ones(len(entries), np.bool_)
+        alias = next(a for a in components if a in members)
+        return self._stored(alias, members[alias], entries, components)
+
+    def _stored(self, alias: str, index: int, entries: Matrix, components: tuple[str, ...]) -> tuple[Vector, Mask]:
         store = self.sources.scans[alias].store
-        return store.codes[index].values.view()[rows - store.base]
+        return values_of(entries, ROWS + components.index(alias), store.codes[index].values.view(), store.base)
 
     def _complete_touched(self, step: Step, side: int, batch: Matrix) -> None:
         """Complete a state whose join has no key: for the entries below that the batch touches."""
@@ -290,9 +295,7 @@ class StateCompletion:
         known = [c for c in self._compared(step, side) if c[0] in parts]
         if not known:
             return np.ones(len(entries), np.bool_)
-        values = np.column_stack(
-            [self._stored(a, index, entries[:, ROWS + components.index(a)]) for a, index, _ in known]
-        )
+        values = np.column_stack([self._stored(a, index, entries, components)[0] for a, index, _ in known])
         ops = [step.join.spec.ops[k] for _, _, k in known]
         # The batch is the other side of the comparison.
         if side == LEFT:
@@ -311,6 +314,7 @@ class StateCompletion:
             if not below.join.states[other].coverage.complete:
                 self._complete_all(below, other)
         gap, moment = self.gaps[parts], self._moment
+        step.join.settle(moment.now_us, moment.seq)
         state = step.join.states[side]
         keep = state.held[state.held[:, LATEST] >= gap.position.seq]
         missing = step.inputs[side].feed.prepare(all_pairs(below, moment, gap.position.seq))
@@ -342,12 +346,12 @@ class StateCompletion:
         """Count the keys still to be attempted on the complete input with the fewest; none left means complete.
 
         With both inputs of the join below complete the smaller count is taken (case 1), with one complete that one's
-        (case 2). With neither (case 3) keys cannot be counted: it waits until an input below has been completed. Where
-        that is more than a block of entries the shorter input is counted, block by block.
+        (case 2). With neither (case 3) keys cannot be counted: it waits until an input below has been completed, or has
+        no backlog any more. Where that is more than a block of entries the shorter input is counted, block by block.
         """
         step, gap, below = self._above(parts), self.gaps[parts], self._below(parts)
         groups, states = step.join.spec.groups, below.join.states
-        if not groups or gap.count is not None:
+        if not groups or gap.count is not None or any(state.backlog for state in states):
             return
         sides = [s for s in (LEFT, RIGHT) if states[s].coverage.complete and self._has(below, s, groups[0])]
         if sum(states[side].count for side in sides) > COUNTED:

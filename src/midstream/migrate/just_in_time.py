@@ -126,10 +126,14 @@ def complete_on_demand(switch: Switch) -> Switched:
             return
         # Completed under another key: nobody knows what is missing for this one.
         before, old_side = held[source.parts]
+        matching.moved.append(source.parts)
+        if step.join.spec.hashed:
+            former, known = before.join.states[old_side], before.join.former_index(old_side)
+            step.join.states[side].follow_on(former, known, source.layout, gap.position.seq)
+            return
         entries = live_entries(before.join, old_side, moment)
         entries = entries[entries[:, LATEST] >= gap.position.seq]
         step.join.put(side, laid_out(entries, before.inputs[old_side], source))
-        matching.moved.append(source.parts)
 
     take_over(old, new, moment, matching, usable, begin)
     for step in new.steps:

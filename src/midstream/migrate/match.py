@@ -3,7 +3,8 @@
     states of the old joins ──▶ same aliases? ──▶ whole join kept, or entries laid out anew ──▶ states of the new joins
 
 Two states match when they hold results over the same aliases. A join whose both inputs match in shape is kept as it is,
-index and all; otherwise the live entries are copied into the new join's layout.
+index and all; a state that is asked by the same key moves with its index; otherwise its entries become the backlog of
+the new join's state, or are copied into its layout where the join walks over all of them.
 """
 
 from collections.abc import Callable
@@ -82,14 +83,18 @@ def move_state(old: Step, old_side: int, new: Step, side: int, moment: Moment, k
     """Bring the entries of an old state into a new one; `reindex` or `inherit` must follow.
 
     When the old join is not used any more (`keep` is false) and the layout is the same, the state itself moves. Return
-    whether it did, and the old join's index knows its entries.
+    whether it did, and the old join's index knows its entries. For another layout they become a backlog.
     """
-    a, b = old.inputs[old_side], new.inputs[side]
-    if not keep and same_layout(a, b):
-        state = old.join.states[old_side]
+    a, b, state = old.inputs[old_side], new.inputs[side], old.join.states[old_side]
+    # Walks over all entries want them in order; what has come from a backlog is in order by key alone.
+    ordered = new.join.spec.hashed or not old.join.spec.hashed
+    if not keep and same_layout(a, b) and ordered:
         state.coverage = new.join.states[side].coverage
         new.join.states[side] = state
         return old.join.spec.hashed
+    if not keep and new.join.spec.hashed:
+        new.join.states[side].follow_on(state, old.join.former_index(old_side), b.layout)
+        return False
     new.join.put(side, laid_out(live_entries(old.join, old_side, moment), a, b))
     return False
 
@@ -112,6 +117,10 @@ def take_over(
     `usable` tells whether what the old plan holds of a step's input will do as it is; else `make` sees to its state.
     """
     held = held_states(old)
+    walked = [s.parts for step in new.steps if not step.join.spec.hashed for s in step.inputs if s.parts in held]
+    for parts in walked:
+        # As long as all states of the old joins are where they were.
+        held[parts][0].join.settle(moment.now_us, moment.seq)
     for step in new.steps:
         former = old.producer(step.parts)
         if former is not None and all(usable(step, source) for source in step.inputs) and same_join(former, step):
@@ -127,7 +136,7 @@ def take_over(
                 matching.moved.append(source.parts)
             else:
                 make(step, side, source)
-        step.join.inherit(origins)
+        step.join.inherit(origins, moment.now_us, moment.seq)
 
 
 def share_state(old: Step, old_side: int, new: Step, side: int) -> bool:
@@ -157,8 +166,8 @@ def demote(old: JoinTree, new: JoinTree) -> int:
     gone = 0
     for step, side, state in old.inputs():
         if step.inputs[side].leaf is None and step.inputs[side].parts not in wanted:
-            gone += state.count
-            state.count = 0
+            gone += state.tuples
+            state.clear()
     return gone
 
 

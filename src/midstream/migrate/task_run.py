@@ -55,6 +55,7 @@ class TaskRun:
                 else:
                     step.join.states[side].coverage = Coverage(self.position.seq)
                     matching.missing.append(source.parts)
+            step.join.settle(moment.now_us, moment.seq)
             step.join.reindex()
             if lowest:
                 self.table.regions[step.parts] = [Region(dict.fromkeys(pivot or step.parts, self.position))]

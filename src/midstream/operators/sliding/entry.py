@@ -4,7 +4,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import NO_WALK, lineage, touched
-from midstream.kernels.entries import KEY, LATEST, ROWS
+from midstream.kernels.entries import KEY, LATEST, ROWS, values_of
 
 __all__ = [
     "KEY",
@@ -18,6 +18,7 @@ __all__ = [
     "lineage",
     "reordered",
     "touched",
+    "values_of",
 ]
 
 

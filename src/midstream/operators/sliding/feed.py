@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from midstream.kernels.arrays import Matrix
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.codes import combine
-from midstream.kernels.entries import KEY, ROWS, gather, keep_valid
+from midstream.kernels.entries import KEY, ROWS, gather, keep_valid, values_of
 from midstream.operators.source.scan import Scan
 
 
@@ -58,6 +58,20 @@ class Feed:
         if self.combined > 1:
             batch[:, KEY] = combine(np.ascontiguousarray(batch[:, first : first + self.combined]), 0)
         return batch
+
+    def keys_of(self, entries: Matrix, components: tuple[str, ...]) -> tuple[Vector, Mask]:
+        """Return the keys in this layout of entries from another one, and which have one: rows may be gone."""
+        codes = self.values[: self.combined] if self.key is None else (self.key,)
+        if not codes:
+            return entries[:, KEY].copy(), np.ones(len(entries), np.bool_)
+        found, there = [], np.ones(len(entries), np.bool_)
+        for code in codes:
+            column = ROWS + components.index(self.components[code.component])
+            store = code.scan.store
+            values, held = values_of(entries, column, store.codes[code.index].values.view(), store.base)
+            found.append(values)
+            there &= held
+        return found[0] if len(found) == 1 else combine(np.column_stack(found), 0), there
 
     def arrange(self, entries: Matrix, components: tuple[str, ...]) -> Matrix:
         """Return a copy of entries with other components' order, laid out for this feed, values not filled in."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from midstream.kernels.arrays import Matrix, Vector
+from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import (
     HIDDEN,
     PAIR_CURSOR_SIZE,
@@ -43,7 +43,9 @@ from midstream.kernels.join import (
 )
 from midstream.kernels.key_index import LEFT_HEAD, RIGHT_HEAD
 from midstream.model.time import FOREVER_US
+from midstream.operators.sliding.backlog import FormerIndex
 from midstream.operators.sliding.check import Residual
+from midstream.operators.sliding.entry import in_order
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.source.memory import check_room
@@ -172,9 +174,9 @@ class Join:
 
     def _matches(self, left: Matrix, right: Matrix, now_us: int, seq: int) -> Iterator[tuple[Matrix, bool]]:
         """Insert both batches and yield results as room for them is used up, and whether they are the last."""
+        if self._lags:
+            self._bring(now_us, seq, left[:, KEY], right[:, KEY], ahead=True)
         self.reserve(len(left), len(right), now_us, seq)
-        if self.index.elders:
-            self.index.adopt_with(left[:, KEY], right[:, KEY])
         cursor = self._cursor()
         done = False
         while not done:
@@ -207,7 +209,7 @@ class Join:
                 moved = self.states[side].reserve(count, now_us, seq, self.sources.evictions, hashed)
                 if moved is not None:
                     self.index.follow(HEADS[side], moved)
-        if hashed and self.index.elders:
+        if hashed and self._lags:
             self.index.make_room(left + right)
         elif hashed and not self.index.has_room(left + right):
             self.index.rebuild(self.left.held, self.right.held, left + right)
@@ -231,6 +233,11 @@ class Join:
 
     def fill(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
         """Add entries that were found elsewhere to a side's state."""
+        if self._lags:
+            self._bring(now_us, seq, entries[:, KEY])
+        self._append(side, entries, now_us, seq)
+
+    def _append(self, side: int, entries: Matrix, now_us: int, seq: int) -> None:
         room = (len(entries), 0) if side == LEFT else (0, len(entries))
         self.reserve(*room, now_us, seq)
         state = self.states[side]
@@ -249,29 +256,69 @@ class Join:
         """Let hidden entries of a side be found."""
         show_hidden(self.states[side].entries, self.states[side].count)
 
+    @property
+    def _lags(self) -> bool:
+        """Tell whether there are keys the index does not know all entries of."""
+        return bool(self.index.elders or self.left.backlog or self.right.backlog)
+
+    def _bring(self, now_us: int, seq: int, *keys: Vector, ahead: bool = False) -> None:
+        """Have keys in the index with all their entries, those of earlier indexes and of backlogs too.
+
+        With `ahead` also a few that nobody asks for: in the end there are none left, first in backlogs.
+        """
+
+        def alive(entries: Matrix, slots: Vector) -> Mask:
+            return self.sources.live(entries, slots, FOREVER_US, now_us, seq)
+
+        blocks = list(keys)
+        if ahead:
+            # One after the other: each costs about as much as a small micro-batch.
+            left = [backlog.next_keys() for state in self.states for backlog in state.backlog]
+            blocks += left or self.index.next_keys()
+        wanted = self.index.admit(np.concatenate(blocks))
+        self.index.part_from_elders()
+        for side, state in enumerate(self.states):
+            if state.backlog and len(wanted):
+                wanted = np.unique(wanted)
+                found = [backlog.take(wanted, alive) for backlog in state.backlog]
+                self._append(side, in_order(np.concatenate(found)), now_us, seq)
+            state.backlog = [backlog for backlog in state.backlog if not backlog.is_over]
+
+    def settle(self, now_us: int, seq: int) -> None:
+        """Have all entries in the states."""
+        while self.left.backlog or self.right.backlog:
+            self._bring(now_us, seq, ahead=True)
+
     def put(self, side: int, entries: Matrix) -> None:
         """Hold exactly these entries on a side; `reindex` must follow."""
         state = self.states[side]
-        state.entries, state.count, state.moves = entries, len(entries), state.moves + 1
+        state.entries, state.count, state.moves, state.backlog = entries, len(entries), state.moves + 1, []
 
-    def inherit(self, origins: "list[tuple[Join, int] | None]") -> None:
+    def inherit(self, origins: "list[tuple[Join, int] | None]", now_us: int, seq: int) -> None:
         """Find the entries of each side by the index of the join they come from; index those without one.
 
-        Unlike `reindex` this costs the same however many entries have an origin.
+        Unlike `reindex` this costs the same however many entries have an origin, or are in a backlog.
         """
         if not self.spec.hashed:
             return
         self.index = KeyIndex()
-        if not any(origins):
-            self.reindex()
-            return
         for side, origin in enumerate(origins):
             if origin is not None:
                 self.index.inherit(HEADS[side], origin[0].index, HEADS[origin[1]])
+        if not self._lags:
+            self.reindex()
+            return
         for side, origin in enumerate(origins):
-            if origin is None:
-                self.index.make_room(self.states[side].count)
-                self.index.add(HEADS[side], self.states[side].held, 0)
+            state = self.states[side]
+            if origin is None and not state.backlog:
+                self._bring(now_us, seq, state.held[:, KEY])
+                self.index.make_room(state.count)
+                self.index.add(HEADS[side], state.held, 0)
+
+    def former_index(self, side: int) -> FormerIndex | None:
+        """Return how entries of a side are found after the join has been given up, if its index knows all of them."""
+        known = self.spec.hashed and not self.index.elders
+        return FormerIndex(self.spec.groups, self.index, HEADS[side]) if known else None
 
     def reindex(self) -> None:
         """Chain the entries of both sides anew, after they have been put there from elsewhere."""
@@ -280,12 +327,15 @@ class Join:
 
     def entries_with(self, side: int, keys: Vector, before: int, now_us: int, seq: int) -> Matrix:
         """Return a side's live entries with one of the keys, by the index, whose latest row is below `before`."""
+        if self._lags:
+            self._bring(now_us, seq, keys)
         state = self.states[side]
         found = state.entries[self.index.places(HEADS[side], keys, state.entries)]
         return found[self.sources.live(found, state.slots, before, now_us, seq)]
 
     def live(self, side: int, before: int, now_us: int, seq: int) -> Matrix:
         """Return a side's entries that can still match a row at `now_us` or later, their latest row below `before`."""
+        self.settle(now_us, seq)
         held, slots = self.states[side].held, self.states[side].slots
         return held[self.sources.live(held, slots, before, now_us, seq)]
 
@@ -296,7 +346,8 @@ class Join:
         """
         mine, other = self.states[side], self.states[1 - side]
         spec, evictions = self.spec, self.sources.evictions
-        self.index.adopt(probes[:, KEY])
+        if self._lags:
+            self._bring(now_us, seq, probes[:, KEY])
         cursor = self._cursor()
         cursor[ALIVE_AT], cursor[ALIVE_AFTER], cursor[NEWER_ONLY] = now_us, seq, newer_only
         found: list[Matrix] = []

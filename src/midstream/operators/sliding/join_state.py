@@ -1,7 +1,7 @@
 """Join input state: what one input of a join has delivered and may still match.
 
 State: entries (row numbers, latest row, deadline, key) in arrival order, and how far they cover what there is. A hash
-join indexes them by key.
+join indexes them by key. After a migration a part of them may still be in the backlog, laid out for another key.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from midstream.kernels.complete import live_before
 from midstream.kernels.entries import ROWS, drop_dead
 from midstream.model.coverage import COMPLETE, Coverage
 from midstream.model.time import FOREVER_US
+from midstream.operators.sliding.backlog import Backlog, FormerIndex
+from midstream.operators.sliding.feed import Feed
 from midstream.operators.source.window import EvictionTable, moved
 
 ROOM, ROOM_OF_SMALL = 1.3, 2.5
@@ -44,8 +46,9 @@ class Bookmark:
 class JoinInputState:
     """Entries of one join input.
 
-    Invariant: every live entry the coverage speaks of is present once. Entries are in order of their latest row, except
-    those that were completed later.
+    Invariant: every live entry the coverage speaks of is present once, here or in the backlog. Entries are in order of
+    their latest row, except those that were completed later or come from the backlog; those of a source with the same
+    key are in order always.
     """
 
     def __init__(self, components: tuple[str, ...], values: int, in_order: bool, lines: tuple[int, ...]) -> None:
@@ -57,13 +60,36 @@ class JoinInputState:
         self.coverage: Coverage = COMPLETE
         self.bookmarks: list[Bookmark] = []
         """Places that somebody comes back to."""
+        self.backlog: list[Backlog] = []
+        """What an earlier plan has left and is not among the entries yet."""
         self.moves = 0
         """How often entries have moved, and their places do not mean what they did."""
 
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return int(self.entries.nbytes)
+        return int(self.entries.nbytes) + sum(b.nbytes for b in self.backlog)
+
+    @property
+    def tuples(self) -> int:
+        """Return how many entries there are, dead ones and those in the backlog included."""
+        return self.count + sum(len(b) for b in self.backlog)
+
+    def follow_on(self, former: "JoinInputState", known: FormerIndex | None, layout: Feed, since: int = 0) -> None:
+        """Have the entries of another state from row `since` on as backlog; that one is used up by that.
+
+        `known` is the index they had there.
+        """
+        gone = np.zeros(former.count, np.bool_)
+        own = Backlog(former.held, former.components, former.slots, layout, since, gone, known)
+        self.backlog = [own, *(b.again(layout, since) for b in former.backlog)]
+        former.clear()
+        # Room costs nothing before it is used, growing does.
+        self.entries = np.empty((max(SMALLEST, int(self.tuples * ROOM)), self.entries.shape[1]), np.int64)
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self.count, self.backlog = 0, []
 
     def reserve(self, count: int, now_us: int, seq: int, evictions: EvictionTable, linked: bool) -> Links | None:
         """Make room for `count` entries: drop the dead, then grow (or shrink) to what is live.
@@ -101,3 +127,5 @@ class JoinInputState:
         if component in self.components:
             column = self.held[:, ROWS + self.components.index(component)]
             column[:] = moved(column, places, base)
+        for backlog in self.backlog:
+            backlog.renumber(component, places, base)

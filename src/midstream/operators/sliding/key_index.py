@@ -19,6 +19,7 @@ from midstream.kernels.key_index import (
     has_keys,
     heads_of,
 )
+from midstream.operators.sliding.key_run import written
 
 FULL = 0.65
 """The part of the slots that may be taken: memory against longer searches."""
@@ -147,13 +148,8 @@ class KeyIndex(KeyTable):
     def places(self, side: int, keys: Vector, entries: Matrix) -> Vector:
         """Return the places of a side's entries with one of the keys, dead ones included."""
         self.adopt(keys)
-        found = np.empty(max(64, 2 * len(keys)), np.int64)
         args = (np.ascontiguousarray(keys), entries, self.words, self.heads, side, self.link)
-        count = find_by_keys(*args, found)
-        if count > len(found):
-            found = np.empty(count, np.int64)
-            find_by_keys(*args, found)
-        return found[:count]
+        return written(lambda found: find_by_keys(*args, found), len(keys))
 
     def inherit(self, side: int, index: "KeyIndex", there: int) -> None:
         """Know the entries of a side by the index they had until now, on side `there`, which is used up by that."""
@@ -162,19 +158,23 @@ class KeyIndex(KeyTable):
     def adopt(self, *keys: Vector) -> None:
         """Have keys in the table that are about to be asked for, or added."""
         if self.elders:
-            wanted = np.concatenate(keys)
-            wanted = wanted[~has_keys(self.words, self.heads, wanted)]
-            if len(wanted):
-                self.make_room(len(wanted))
-                found = [self._heads(side, wanted) for side in (LEFT_HEAD, RIGHT_HEAD)]
-                self.taken += adopt_keys(self.words, self.heads, wanted, *found)
+            self.admit(np.concatenate(keys))
 
-    def adopt_with(self, *keys: Vector) -> None:
-        """Have keys in the table, and a few that nobody has asked for: in the end there is none left to take over."""
-        blocks = list(keys)
-        for elders in self.elders.values():
-            blocks.append(elders[0].next_keys())
-        self.adopt(*blocks)
+    def admit(self, keys: Vector) -> Vector:
+        """Have keys in the table, with the entries that elders know; return those that were not there."""
+        wanted: Vector = keys[~has_keys(self.words, self.heads, keys)]
+        if len(wanted):
+            self.make_room(len(wanted))
+            found = [self._heads(side, wanted) for side in (LEFT_HEAD, RIGHT_HEAD)]
+            self.taken += adopt_keys(self.words, self.heads, wanted, *found)
+        return wanted
+
+    def next_keys(self) -> list[Vector]:
+        """Return keys that nobody has asked for: in the end there are none left to take over from elders."""
+        return [elders[0].next_keys() for elders in self.elders.values()]
+
+    def part_from_elders(self) -> None:
+        """Give up the elders all of whose keys have been taken over."""
         self.elders = {
             side: left for side, elders in self.elders.items() if (left := [e for e in elders if not e.is_over])
         }

@@ -24,4 +24,4 @@ def size_of(operators: Iterable[HoldsState]) -> StateSize:
     operators = list(operators)
     states = {id(s): s for operator in operators for s in operator.states}.values()
     nbytes = sum(s.nbytes for s in states) + sum(operator.index_bytes for operator in operators)
-    return StateSize(sum(s.count for s in states), nbytes)
+    return StateSize(sum(s.tuples for s in states), nbytes)

@@ -15,6 +15,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Matrix
 from midstream.kernels.complete import NO_WALK
+from midstream.kernels.entries import ROWS, values_of
 from midstream.kernels.key_index import LEFT_HEAD
 from midstream.model.time import FOREVER_US
 from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, StateSize, Switched
@@ -22,6 +23,7 @@ from midstream.operators.sliding.feed import Feed
 from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
+from midstream.operators.sliding.key_run import KeyRun
 from midstream.operators.sliding.state_size import size_of
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Taken
@@ -162,3 +164,6 @@ class JoinTree(Execution):
             other = KeyIndex()
             other.inherit(LEFT_HEAD, join.index, LEFT_HEAD)
             other.places(LEFT_HEAD, np.zeros(1, np.int64), nothing)
+            other.admit(np.zeros(1, np.int64))
+            KeyRun(np.zeros(1, np.int64), np.ones(1, np.bool_)).places(np.zeros(1, np.int64))
+            values_of(nothing, ROWS, np.empty(0, np.int64), 0)
