@@ -224,6 +224,10 @@ def keep_valid(rows: Matrix, until: Vector, chains: Matrix, extra: Vector, count
 @kernel
 def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_until: bool) -> tuple[Mask, Mask]:
     """Return which rows of two bags are left when equal ones cancel out, one for one; `by_until`: with equal ends."""
+    left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
+    mine, wanted = (until, other_until) if by_until else (np.zeros(len(rows), np.int64), np.zeros(len(other), np.int64))
+    if not len(rows) or not len(other) or wanted.max() < mine.min():
+        return left, right
     places = np.arange(rows.shape[1])
     hashes, theirs = hash_rows(rows, places), hash_rows(other, places)
     if by_until:
@@ -237,9 +241,8 @@ def cancel(rows: Matrix, until: Vector, other: Matrix, other_until: Vector, by_u
     heads, chains = np.full((size, 1), -1, np.int32), np.empty((len(rows), LINKS), np.int64)
     for i in range(len(rows)):
         chains[i, HASH] = hashes[i]
-    link(heads, chains, until if by_until else np.zeros(len(rows), np.int64), 0, len(rows))
-    found = find_equal(heads, chains, rows, other, other_until if by_until else np.zeros(len(other), np.int64), theirs)
-    left, right = np.ones(len(rows), np.bool_), np.ones(len(other), np.bool_)
+    link(heads, chains, mine, 0, len(rows))
+    found = find_equal(heads, chains, rows, other, wanted, theirs)
     for i in range(len(other)):
         if found[i] >= 0:
             left[found[i]] = right[i] = False

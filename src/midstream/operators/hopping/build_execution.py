@@ -25,8 +25,8 @@ from midstream.operators.hopping.coding import Coding, check_codes, is_numbered
 from midstream.operators.hopping.emission import Emission
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.rows import ByRow
-from midstream.operators.hopping.tuples import FOREVER, Tuples, together
-from midstream.operators.hopping.window import Chosen, HopWindow
+from midstream.operators.hopping.tuples import FOREVER, Chosen, Tuples, together
+from midstream.operators.hopping.window import HopWindow
 from midstream.operators.source.memory import keep_freed_memory
 from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan

@@ -64,7 +64,9 @@ class Coding:
 
     def _numbers(self, t: pa.DataType) -> Numbered:
         t = pa.string() if is_text(t) else t
-        return self._numbered.setdefault(str(t), Numbered(t))
+        if str(t) not in self._numbered:
+            self._numbered[str(t)] = Numbered(t)
+        return self._numbered[str(t)]
 
     def pieces(self, rows: Matrix, types: Sequence[pa.DataType], share: int = 1) -> Iterator[slice]:
         """Yield slices of rows of which every column, each of its type, can be decoded, with room for a share."""

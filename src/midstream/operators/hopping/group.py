@@ -95,6 +95,8 @@ class GroupBy:
             rows.append(piece.rows)
             count += 2 * len(piece)  # once more when they are put together
             check_room(8 * len(self.spec.types) * count, "the tuples of groups")
+        if len(rows) == 1:
+            return rows[0]
         return np.concatenate(rows) if rows else np.empty((0, len(self.spec.types)), np.int64)
 
     def _rows(self, groups: ValueTable, results: Matrix) -> Tuples:
@@ -209,9 +211,9 @@ class GroupTuples(GroupBy):
         place = np.full(size, -1, np.int64)
         place[chosen] = np.arange(len(chosen))
         of_tuple = place[bag.numbers]
-        inside = (of_tuple >= 0) & (bag.until >= bag.now_us)
-        slots = of_tuple[inside]
-        results = self._compute(bag.rows[inside], slots, len(chosen))
+        inside = np.flatnonzero((of_tuple >= 0) & (bag.until >= bag.now_us))
+        slots = of_tuple.take(inside)
+        results = self._compute(bag.rows.take(inside, axis=0), slots, len(chosen))
         out = self._change(chosen, np.bincount(slots, minlength=len(chosen)), results)
         self._tidy()
         return out

@@ -113,7 +113,7 @@ class KeptGroups(GroupBy):
         if not len(chosen):
             return nothing(self.spec.width, True)
         self._marks[chosen] = False
-        totals = self._totals[chosen]
+        totals = self._totals.take(chosen, axis=0)
         out = self._change(chosen, totals[:, 0], self._results(totals))
         self._tidy()
         return out

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
-from midstream.operators.expression.arrays import GROWTH
+from midstream.operators.expression.arrays import GROWTH, is_text
 from midstream.operators.expression.evaluate import ColumnOf, evaluate_all, truth_of_all
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.tuples import Tuples
@@ -42,11 +42,18 @@ class Layout:
 
         return values
 
-    def pieces(self, rows: Matrix, coding: Coding, exprs: Iterable[Expr]) -> Iterator[Matrix]:
-        """Yield rows in pieces of which the texts that expressions read fit into arrays, and longer ones as well."""
-        read = list(dict.fromkeys(c for expr in exprs for c in columns(expr)))
-        for piece in coding.pieces(rows[:, self.places(read)], [c.type for c in read], GROWTH):
+    def pieces(self, rows: Matrix, coding: Coding, texts: Sequence[Column]) -> Iterator[Matrix]:
+        """Yield rows in pieces of which some columns of texts fit into arrays, and longer ones as well."""
+        if not texts:
+            yield rows
+            return
+        for piece in coding.pieces(rows[:, self.places(texts)], [c.type for c in texts], GROWTH):
             yield rows[piece]
+
+
+def texts_of(exprs: Iterable[Expr]) -> list[Column]:
+    """Return the columns of texts that expressions read."""
+    return list(dict.fromkeys(c for expr in exprs for c in columns(expr) if is_text(c.type)))
 
 
 class Condition:
@@ -54,6 +61,7 @@ class Condition:
 
     def __init__(self, conjuncts: Sequence[Expr], layout: Layout, coding: Coding) -> None:
         self._conjuncts = tuple(conjuncts)
+        self._texts = texts_of(conjuncts)
         self._layout = layout
         self._coding = coding
 
@@ -64,7 +72,7 @@ class Condition:
         """Tell for which rows all conditions are true."""
         found = [
             truth_of_all(self._conjuncts, len(piece), self._layout.reader(piece, self._coding))
-            for piece in self._layout.pieces(rows, self._coding, self._conjuncts)
+            for piece in self._layout.pieces(rows, self._coding, self._texts)
         ]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
@@ -107,6 +115,7 @@ class ProjectRows(ByRow):
         self._layout = layout
         self._coding = coding
         self._computed = [e for e in exprs if not isinstance(e, Column)]
+        self._texts = texts_of(self._computed)
         plain = [e for e in exprs if isinstance(e, Column)]
         self._places = layout.places(plain) if len(plain) == len(exprs) else None
         self._same = self._places is not None and list(self._places) == list(range(len(layout)))
@@ -120,7 +129,7 @@ class ProjectRows(ByRow):
             return Tuples(np.ascontiguousarray(tuples.rows[:, self._places]), tuples.until, tuples.signs)
         rows = np.empty((len(tuples), len(self._exprs)), np.int64)
         at = 0
-        for piece in self._layout.pieces(tuples.rows, self._coding, self._computed):
+        for piece in self._layout.pieces(tuples.rows, self._coding, self._texts):
             values = self._layout.reader(piece, self._coding)
             computed = iter(evaluate_all(self._computed, len(piece), values))
             out = rows[at : at + len(piece)]

@@ -7,6 +7,8 @@ import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 
+Chosen = slice | Vector
+"""Some rows, by their places."""
 FOREVER = 2**62
 """The end of tuples that time alone does not end: who gave them takes them back."""
 
@@ -45,10 +47,24 @@ def nothing(width: int, signed: bool) -> Tuples:
 
 
 def valid(tuples: Tuples, now_us: int) -> Tuples:
-    """Return tuples without those whose time is over."""
+    """Return tuples without those whose time is over; it may be a view."""
     if not len(tuples) or int(tuples.until.min()) >= now_us:
         return tuples
-    return tuples.where(tuples.until >= now_us)
+    chosen = in_one_piece(np.flatnonzero(tuples.until >= now_us))
+    if not isinstance(chosen, slice):
+        return tuples.where(chosen)
+    return Tuples(tuples.rows[chosen], tuples.until[chosen], None if tuples.signs is None else tuples.signs[chosen])
+
+
+def in_one_piece(places: Vector) -> Chosen:
+    """Return places as a slice, if they are one.
+
+    >>> in_one_piece(np.array([3, 4, 5])), in_one_piece(np.array([3, 5]))
+    (slice(3, 6, None), array([3, 5]))
+    """
+    if not len(places) or places[-1] - places[0] + 1 != len(places):
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1)
 
 
 def together(parts: Sequence[Tuples]) -> Tuples:

@@ -12,12 +12,10 @@ import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.values import number_rows
-from midstream.operators.hopping.tuples import FOREVER, Tuples
+from midstream.operators.hopping.tuples import FOREVER, Chosen, Tuples, in_one_piece
 from midstream.operators.source.tape import Tape, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
-Chosen = slice | Vector
-"""Some of the rows that have come."""
 CodesOf = Callable[[int, Chosen], Vector]
 """Returns the codes of a column, by its place, of chosen rows."""
 ALL = slice(None)
@@ -169,14 +167,3 @@ class HopWindow:
         self._given = int(inside[: self._given].sum())
         for tape in self._tapes:
             tape.keep(inside)
-
-
-def in_one_piece(places: Vector) -> Chosen:
-    """Return places as a slice, if they are one.
-
-    >>> in_one_piece(np.array([3, 4, 5])), in_one_piece(np.array([3, 5]))
-    (slice(3, 6, None), array([3, 5]))
-    """
-    if not len(places) or places[-1] - places[0] + 1 != len(places):
-        return places
-    return slice(int(places[0]), int(places[-1]) + 1)
