@@ -387,7 +387,8 @@ def assert_same(got: Any, wanted: Any, rounded: bool) -> None:
         assert got == wanted
 
 
-def check(case: Draft, rnd: random.Random) -> None:
+def check(case: Draft, rnd: random.Random, calm: bool = False) -> None:
+    """Compare a stage with recomputing, call by call; `calm`: nobody asks it for its rows meanwhile."""
     stage, rows = case.stage, case.rows
     (running,) = build_stages((stage,), SCHEMA)
     owner = Owner(stage)
@@ -417,7 +418,7 @@ def check(case: Draft, rnd: random.Random) -> None:
         assert max(found, default=None) == max(times, default=None)
         held = open_rows(stage.window, rows[:end], clock)
         assert running.holds_before(before) == any(rows[n].oldest < before for n in held)
-        if rnd.random() < 0.3:
+        if not calm and rnd.random() < 0.3:
             owner.checkpoint(running, rnd)
             if rnd.random() < 0.5:
                 running = owner.restored(running)
@@ -464,5 +465,6 @@ def test_folded_stages_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPa
         case.rows = draw_rows(rnd, 100)
         while case.rows[-1].trigger[0] - case.rows[0].trigger[0] > 1000:
             case.rows = draw_rows(rnd, 100)
-        check(case, rnd)
+        # Rows that were handed out are not folded any more.
+        check(case, rnd, calm=surely)
     assert folds

@@ -87,6 +87,10 @@ def read_rows(run: Any) -> int:
     return int(status.get("rows_in", 0)) + int((status.get("last_batch") or {}).get("waiting", 0))
 
 
+def count_asked(run: Any) -> int:
+    return sum(e["event"] == "change asked" for e in run.events())
+
+
 OTHER = "SELECT k, MAX(v) AS most FROM s [ROWS 5 SLIDE 2 PARTITION BY k] GROUP BY k"
 
 
@@ -106,14 +110,16 @@ def test_a_running_query_is_changed_by_the_engine_and_from_another_process(tmp_p
         assert "most" in refused.stderr
         assert "--allow-schema-change" in refused.stderr or "allow_schema_change" in refused.stderr
         asked = run.change(SECOND, "drain", "query")
-        wait_until(lambda: any(e["event"] == "change asked" for e in run.events()))
+        wait_until(lambda: count_asked(run) > 0)
         for _ in range(7):
             stream.grow()
         first = run.wait_for_change(asked)
         assert first is not None
         assert (first["state"], first["to_version"]) == ("finished", 2)
         assert midstream("control", checkpoint, "abort").returncode != 0, "nothing is under way"
-        growing = threading.Timer(4, stream.grow)
+        asked_before = count_asked(run)
+        # The change takes effect at a row that comes after it was asked for, however long the command takes to start.
+        growing = threading.Thread(target=lambda: (wait_until(lambda: count_asked(run) > asked_before), stream.grow()))
         growing.start()
         changed = midstream("change", checkpoint, OTHER, "--method", "immediate", "--allow-schema-change")
         growing.join()
