@@ -174,7 +174,8 @@ class HoppingRun(VersionRun):
     def _work(self, clock_us: int) -> None:
         """Let operators that work by tuple work at the end of every slice before the next hop in which rows have come.
 
-        Slices are parts of a hop, the same whatever micro-batches there are.
+        Slices are parts of a hop, the same whatever micro-batches there are. Rows that no window takes in do not count:
+        a run that is rebuilt does not have them.
         """
         assert self.next_us is not None, "there is a hop to come"
         slice_us = max(1, self.hop_us // SLICES)
@@ -185,7 +186,8 @@ class HoppingRun(VersionRun):
             if end_us >= self.next_us or end_us > clock_us:
                 return
             self._add(end_us)
-            self.execution.work(self.next_us)
+            if self.execution.waiting_us < end_us:
+                self.execution.work(self.next_us)
 
     def _add(self, before_us: int) -> None:
         """Let rows before a time into the windows."""

@@ -54,7 +54,7 @@ class HopExecution:
         self._given: list[Tuples] = []
         """What the root has given since the last hop."""
         self.waiting_us = FOREVER
-        """The time of the first row that no operator has worked on."""
+        """The time of the first row in a window that no operator has worked on."""
         self.spent_s = 0.0
         """Time spent in operators."""
         self._tested = self._flips = 0
@@ -101,8 +101,8 @@ class HopExecution:
             given = [columns[c.name] for c in (*fields.given, *fields.counted)]
             for column, values in zip((*fields.given, *fields.counted), given, strict=True):
                 check_codes(values, f"{alias}.{column.name}")
-            self.windows[name].add(times, offsets, partial(self._codes_of, given), next_us)
-        self.waiting_us = min(self.waiting_us, int(times[0]) if len(times) else FOREVER)
+            first_us = self.windows[name].add(times, offsets, partial(self._codes_of, given), next_us)
+            self.waiting_us = min(self.waiting_us, first_us)
         if not self.eager:
             self._renew()
 

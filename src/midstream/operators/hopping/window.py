@@ -71,8 +71,11 @@ class HopWindow:
         """Return times and offsets of the rows held."""
         return self._until.view() - (self._range_us or 0), self._offsets.view()
 
-    def add(self, times: Vector, offsets: Vector, codes_of: CodesOf, next_us: int) -> None:
-        """Take in rows in order of time, but those that cannot be inside at the next hop, nor at a later one."""
+    def add(self, times: Vector, offsets: Vector, codes_of: CodesOf, next_us: int) -> int:
+        """Take in rows in order of time, but those that cannot be inside at the next hop, nor at a later one.
+
+        Return the time of the first one that was taken in, FOREVER for none.
+        """
         self.came += len(times)
         if self._range_us is not None:
             chosen: Chosen = slice(int(np.searchsorted(times, next_us - self._range_us)), len(times))
@@ -91,6 +94,7 @@ class HopWindow:
         self._offsets.append(offsets[chosen])
         if self._range_us is None:
             self._tidy()
+        return int(times[0]) if len(times) else FOREVER
 
     def _number(self, keys: Matrix) -> Matrix:
         """Return the key of each row that comes, and which of the key's rows it is."""
