@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all campaign lint format cases demo replay-demo bench forks clean
+.PHONY: help setup check test test-all campaign simulate kills fuzz soak fixture lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -28,6 +28,23 @@ test-all: lint .venv/.ready-spark ## The same with every seed: takes hours rathe
 
 campaign: .venv/.ready-dev ## Thousands of drawn scripts in which changes, migrations, controls and kills meet: half an hour
 	@MIDSTREAM_SEEDS=$(or $(PART),all) $(BIN)/pytest -q -n 2 tests/oracle/test_campaign.py
+
+kills: .venv/.ready-spark ## Live queries on Spark, killed at named points (SEEDS=0:20, RESUME=build/kills.jsonl)
+	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/spark/kill_campaign.py \
+	  --seeds $(or $(SEEDS),0:20) --resume $(or $(RESUME),build/kills.jsonl)
+
+fuzz: .venv/.ready-dev ## Tear and splice query texts until SECONDS are up; print those that bring a traceback (SECONDS=3600)
+	@PYTHONPATH=tests $(BIN)/python tests/lang/fuzz.py --seconds $(SECONDS)
+
+simulate: .venv/.ready-dev ## The live path on a simulated machine, 10,000 seeds; goes on where it was interrupted (SEEDS=0:10000)
+	@mkdir -p build
+	@PYTHONPATH=tests:. $(BIN)/python -m simulation --seeds $(or $(SEEDS),0:10000) --resume build/simulation.txt
+
+soak: .venv/.ready-dev ## Tiny micro-batches through the live path in memory; prints what grows (BATCHES=1000000)
+	@PYTHONPATH=tests $(BIN)/python tests/engine/soak.py --batches $(or $(BATCHES),1000000)
+
+fixture: .venv/.ready-spark ## Keep checkpoints of this release for later ones to open, in tests/fixtures
+	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/fixtures/kept_checkpoints.py
 
 lint: .venv/.ready-dev ## Format check, lint and types only
 	@$(BIN)/ruff format --check --quiet .

@@ -5,7 +5,7 @@
     [stream a]                    streams in declaration order; the first column is event time,
     ts: int64 | k: int64          `1500ms` and `2s` are times, a bare number is microseconds,
     1s        | 1                 `null` is NULL, text that is empty or looks like something else is "quoted"
-    [stream b, lateness 1 s]
+    [stream b, lateness 1 s]      and after it idle and ahead, where they are given
     ...
     [query]
     SELECT ...
@@ -49,13 +49,14 @@ class Case:
     sections: dict[str, str]
 
     @property
-    def streams(self) -> dict[str, tuple[pa.Table, str]]:
-        """Return the rows and the allowed lateness of each stream, in declaration order."""
+    def streams(self) -> dict[str, tuple[pa.Table, dict[str, str]]]:
+        """Return the rows of each stream and what is allowed of their times, in declaration order."""
         found = {}
         for head, body in self.sections.items():
             if head.startswith("stream "):
-                name, _, lateness = head.removeprefix("stream ").partition(", lateness ")
-                found[name] = read_rows(body), lateness or "0 s"
+                name, *spans = head.removeprefix("stream ").split(", ")
+                given = dict(span.split(" ", 1) for span in spans)
+                found[name] = read_rows(body), {"lateness": "0 s", **given}
         return found
 
 
@@ -116,10 +117,11 @@ def show_cell(value: object) -> str:
 def execute(case: Case, folder: Path, **settings: object) -> tuple[str, str, str]:
     """Run a script as a scenario; return its plan, output and late rows as text. Other runtimes come in here."""
     lines = [f"sql = {json.dumps(case.sections['query'])}"]
-    for name, (rows, lateness) in case.streams.items():
+    for name, (rows, spans) in case.streams.items():
         pq.write_table(rows, folder / f"{name}.parquet")
         time = rows.column_names[0]
-        lines += [f"[streams.{name}]", f'path = "{name}.parquet"', f'time = "{time}"', f'lateness = "{lateness}"']
+        lines += [f"[streams.{name}]", f'path = "{name}.parquet"', f'time = "{time}"']
+        lines += [f'{key} = "{span}"' for key, span in spans.items()]
     given = [line for line in case.sections.get("run", "").splitlines() if line.split(" = ")[0] not in settings]
     lines += ["[run]", *given, *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
     for head, body in case.sections.items():

@@ -69,7 +69,8 @@ def test_scenario_examples_are_accepted(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", pages_with("toml pipeline"), ids=name)
-def test_pipeline_examples_are_accepted(page: Path, tmp_path: Path) -> None:
+def test_pipeline_examples_are_accepted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "none at all")
     (tmp_path / "q.sql").write_text("SELECT a.k FROM a")
     for block in blocks(page, "toml pipeline"):
         file = tmp_path / "pipeline.toml"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.direct import DirectRun
 from midstream.engine.rows.rows import Rows
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.migrate.request import MigrationRequest
-from midstream.operators.snapshot import put_together, take_apart
 
 
 class FrozenRun:

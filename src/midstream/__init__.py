@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from midstream.app.engine import Engine
+    from midstream.app.engine import Engine, read
     from midstream.lang.builder import col, fn, lit, not_exists, stream, when
     from midstream.model.errors import MidstreamError
 
-__all__ = ["Engine", "MidstreamError", "col", "fn", "lit", "not_exists", "stream", "when"]
+__all__ = ["Engine", "MidstreamError", "col", "fn", "lit", "not_exists", "read", "stream", "when"]
 
-_HOMES = {"Engine": "app.engine", "MidstreamError": "model.errors"}
+_HOMES = {"Engine": "app.engine", "MidstreamError": "model.errors", "read": "app.engine"}
 
 
 def __getattr__(name: str) -> Any:

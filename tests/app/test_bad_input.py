@@ -1,119 +1,24 @@
 """Bad input gets one sentence that names the thing, exit code 2, and nothing is written or lost.
 
-Every case runs the real command line in a folder of its own: scenario, streams, and an output file of an earlier run
-that must survive. A few run in a process of their own, since only that shows what a shell sees.
+Every case runs the real command line in a folder of its own (`spoiled_folder.py`). A few run in a process of their own,
+since only that shows what a shell sees. More cases: `test_bad_files.py`, `test_bad_settings.py`, `test_bad_control.py`.
 """
 
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from app.spoiled_folder import JOIN, ROWS, Folder, table
 
 import midstream as ms
-from midstream.app.cli import main
 from midstream.app.replay import replay
 from midstream.local.replay import prepare
 from midstream.local.scenario import read_scenario
-
-ROWS = 1000
-EARLIER = b"the output of an earlier run"
-JOIN = "SELECT a.k, b.v FROM a [RANGE 10 SECONDS] a, b [RANGE 10 SECONDS] b WHERE a.k = b.k"
-
-
-def table(**extra: object) -> pa.Table:
-    columns = {
-        "ts": [i * 1000 for i in range(ROWS)],
-        "k": [i % 7 for i in range(ROWS)],
-        "v": [i / 4 for i in range(ROWS)],
-        "name": [f"n{i % 3}" for i in range(ROWS)],
-        "day": pa.array([i % 5 for i in range(ROWS)], pa.date32()),
-        "price": pa.array([Decimal(i) / 4 for i in range(ROWS)], pa.decimal128(10, 2)),
-        "tags": [[i] for i in range(ROWS)],
-        "place": [{"x": i} for i in range(ROWS)],
-    }
-    return pa.table(columns | extra)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The bytes of the streams every case starts with."""
-    folder = tmp_path_factory.mktemp("recorded")
-    pq.write_table(table(), folder / "a.parquet")
-    return {"a.parquet": (folder / "a.parquet").read_bytes(), "b.parquet": (folder / "a.parquet").read_bytes()}
-
-
-@dataclass
-class Folder:
-    """A scenario and its streams on disk, ready to be spoiled."""
-
-    path: Path
-    capsys: pytest.CaptureFixture[str]
-    monkeypatch: pytest.MonkeyPatch
-    streams: dict[str, str] = field(default_factory=lambda: {"a": "a.parquet", "b": "b.parquet"})
-    times: dict[str, str] = field(default_factory=dict)
-
-    def write(self, name: str, content: "str | bytes | pa.Table") -> None:
-        if isinstance(content, pa.Table):
-            pq.write_table(content, self.path / name)
-        else:
-            (self.path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-
-    def scenario(self, sql: str = JOIN, run: str = "", head: str | None = None) -> None:
-        lines = [f"sql = {json.dumps(sql)}" if head is None else head]
-        for name, path in self.streams.items():
-            lines += [f"[streams.{name}]", f"path = {json.dumps(path)}", f'time = "{self.times.get(name, "ts")}"']
-        self.write("scenario.toml", "\n".join([*lines, "[run]", run]) + "\n")
-
-    def fails(self, *argv: str, leaving: bytes = EARLIER) -> str:
-        """Run the command line; return its one sentence after checking that nothing else happened."""
-        (self.path / "out.parquet").write_bytes(leaving)
-        before = self.snapshot()
-        code, out, err = self.run(*argv)
-        assert code == 2, (code, out, err)
-        assert out == ""
-        assert err.startswith("midstream: ")
-        assert err.endswith("\n")
-        assert err.count("\n") == 1, err
-        assert "Traceback" not in err
-        assert self.snapshot() == before
-        return err.removeprefix("midstream: ").rstrip("\n")
-
-    def replay_fails(self, *argv: str) -> str:
-        return self.fails("replay", "scenario.toml", "--out", "out.parquet", "--report", "report.json",
-                          "--late", "late.parquet", *argv)  # fmt: skip
-
-    def run(self, *argv: str) -> tuple[int, str, str]:
-        self.monkeypatch.chdir(self.path)
-        self.monkeypatch.setattr(sys, "argv", ["midstream", *argv])
-        code = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        said = self.capsys.readouterr()
-        return code, said.out, said.err
-
-    def snapshot(self) -> dict[str, bytes | None]:
-        files = self.path.rglob("*")
-        return {str(f.relative_to(self.path)): f.read_bytes() if f.is_file() else None for f in files}
-
-
-@pytest.fixture
-def folder(
-    tmp_path: Path, recorded: dict[str, bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Folder:
-    made = Folder(tmp_path, capsys, monkeypatch)
-    for name, content in recorded.items():
-        made.write(name, content)
-    made.scenario()
-    return made
 
 
 def test_the_scenario_every_case_spoils_is_good(folder: Folder) -> None:
@@ -520,6 +425,9 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.stream("c", object(), time="ts"),
         lambda: engine.stream("c", table(), time="ts", lateness="later"),
         lambda: engine.stream("c", table(), time="ts", lateness=-1),
+        lambda: engine.stream("c", table(), time="ts", idle="a while"),
+        lambda: engine.stream("c", table(), time="ts", idle=-1),
+        lambda: engine.stream("c", table(), time="ts", ahead=0),
         lambda: engine.query(JOIN, join="merge"),
         lambda: engine.query("SELECT k FROM a", join="merge"),
         lambda: engine.query(JOIN).start(batch="soon"),

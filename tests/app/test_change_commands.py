@@ -17,12 +17,12 @@ import pytest
 from midstream.app.cli import main
 from midstream.change.record import ChangeRecord
 from midstream.lang.sql import parse_query
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.repository import Catalog, VersionFiles, write_catalog
 from midstream.local.aggregates import load_aggregates
 from midstream.local.replay import make_plan
 from midstream.model.stream import StreamSchema
-from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.pipeline_file import read_pipeline
-from midstream.spark.repository import Catalog, load_version, numbers, retire, write_catalog
 
 STREAMS = tuple(
     StreamSchema(name, pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())]), "ts") for name in "srt"
@@ -51,7 +51,8 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     """The checkpoint of a sum over 50 rows that this process pretends to run; it reads `s` and `r`, not `t`."""
     held = Checkpoint(tmp_path / "cp")
     held.folder.mkdir()
-    (held.folder / "midstream.json").write_text("{}")
+    held.hold()
+    (held.folder / "midstream.json").write_text('{"format": 1, "id": "0badcafe"}')
     write_catalog(held.versions, Catalog(STREAMS, ("s", "r"), {}, make_plan(parse_query(SUM_50, STREAMS))))
     tell(held)
     return held
@@ -80,7 +81,7 @@ def obey(held: Checkpoint, then: Callable[[dict[str, Any]], None]) -> threading.
     def work() -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            if rows := held.controls.since(0):
+            if rows := held.controls.rows():
                 then(rows[-1])
                 return
             time.sleep(0.02)
@@ -95,12 +96,12 @@ def test_a_change_is_explained_sent_followed_and_told(checkpoint: Checkpoint, mi
     file.write_text(SUM_10)
 
     def answer(row: dict[str, Any]) -> None:
-        checkpoint.add_event({"event": "change", "id": row["id"], "batch": 1})
+        checkpoint.events.add({"event": "change", "id": row["id"], "batch": 1})
         time.sleep(0.3)
-        checkpoint.add_event({"event": "change", "batch": 2, **record_of(row, "under way")})
+        checkpoint.events.add({"event": "change", "batch": 2, **record_of(row, "under way")})
         tell(checkpoint, changes=[record_of(row, "under way", old_results=39, new_results=1, rows_held=40)])
         time.sleep(0.3)
-        checkpoint.add_event({"event": "change", "batch": 3, **record_of(row, loss=0, rows_held=40)})
+        checkpoint.events.add({"event": "change", "batch": 3, **record_of(row, loss=0, rows_held=40)})
 
     query = obey(checkpoint, answer)
     code, out, err = midstream("change", checkpoint.folder, file, "--order", "query", "--audit")
@@ -118,20 +119,20 @@ def test_a_change_is_explained_sent_followed_and_told(checkpoint: Checkpoint, mi
     assert len(lines) == 5
     for part in ("to version 2", "drain/query", "finished", "40"):
         assert part in out
-    (row,) = checkpoint.controls.since(0)
+    (row,) = checkpoint.controls.rows()
     assert (row["do"], row["version"]) == ("change", 2)
     assert {k: row["change"][k] for k in ("method", "order", "audit")} == {
         "method": "drain", "order": "query", "audit": True,
     }  # fmt: skip
-    assert load_version(checkpoint.versions, 2, {}).sql == SUM_10
+    assert VersionFiles(checkpoint.versions).load(2, {}).sql == SUM_10
 
 
 def test_without_waiting(checkpoint: Checkpoint, midstream) -> None:
     code, out, _ = midstream("change", checkpoint.folder, SUM_10, "--method", "immediate", "--no-wait")
     assert code == 0
     assert out.startswith("sums has been asked to change; its events report ")
-    assert checkpoint.controls.since(0)[0]["change"]["method"] == "immediate"
-    assert checkpoint.controls.since(0)[0]["change"]["audit"] is False
+    assert checkpoint.controls.rows()[0]["change"]["method"] == "immediate"
+    assert checkpoint.controls.rows()[0]["change"]["audit"] is False
 
 
 @pytest.mark.parametrize(
@@ -158,8 +159,8 @@ def test_a_change_that_cannot_be_honoured_leaves_the_query_alone(
     assert (code, out, err.count("\n")) == (2, "", 1)
     for part in parts:
         assert part in err
-    assert not checkpoint.controls.since(0)
-    assert not numbers(checkpoint.versions)
+    assert not checkpoint.controls.rows()
+    assert not VersionFiles(checkpoint.versions).numbers()
 
 
 def test_a_schema_change_is_told_before_it_happens(checkpoint: Checkpoint, midstream) -> None:
@@ -174,7 +175,7 @@ def test_a_type_can_change_once_the_old_version_is_over(checkpoint: Checkpoint, 
     assert midstream("change", checkpoint.folder, without, "--allow-schema-change", "--no-wait")[0] == 0
     real = "SELECT AVG(v) AS total FROM s [ROWS 10 SLIDE 1]"
     assert midstream("change", checkpoint.folder, real, "--allow-schema-change", "--no-wait")[0] == 2
-    retire(checkpoint.versions, 1)
+    VersionFiles(checkpoint.versions).retire(1)
     assert midstream("change", checkpoint.folder, real, "--allow-schema-change", "--no-wait")[0] == 0
 
 
@@ -182,8 +183,8 @@ def test_behind_an_aborted_change_the_query_is_what_it_was(checkpoint: Checkpoin
     other = "SELECT COUNT(*) AS n FROM s [ROWS 10 SLIDE 1]"
     assert midstream("change", checkpoint.folder, other, "--allow-schema-change", "--no-wait")[0] == 0
     assert midstream("change", checkpoint.folder, SUM_10, "--no-wait")[0] == 2  # from `n` to `total`
-    (row,) = checkpoint.controls.since(0)
-    checkpoint.add_event({"event": "change", **record_of(row, "aborted")})
+    (row,) = checkpoint.controls.rows()
+    checkpoint.events.add({"event": "change", **record_of(row, "aborted")})
     assert midstream("change", checkpoint.folder, SUM_10, "--no-wait")[0] == 0
 
 
@@ -195,7 +196,7 @@ def test_behind_an_aborted_change_the_query_is_what_it_was(checkpoint: Checkpoin
     ],
 )
 def test_a_change_that_ends_otherwise(state: str, said: str, checkpoint: Checkpoint, midstream) -> None:
-    query = obey(checkpoint, lambda row: checkpoint.add_event({"event": "change", **record_of(row, state)}))
+    query = obey(checkpoint, lambda row: checkpoint.events.add({"event": "change", **record_of(row, state)}))
     code, out, err = midstream("change", checkpoint.folder, SUM_10)
     query.join()
     assert code == 1
@@ -229,10 +230,10 @@ CONTROLLED = {
 def test_control_waits_until_it_is_in_effect(word: str, checkpoint: Checkpoint, midstream) -> None:
     def answer(row: dict[str, Any]) -> None:
         assert (row["do"], row["control"]) == ("control", word)
-        checkpoint.add_event({"event": "control", "id": row["id"], "batch": 1})  # read, not yet in effect
+        checkpoint.events.add({"event": "control", "id": row["id"], "batch": 1})  # read, not yet in effect
         time.sleep(0.3)
         told = {"identity": row["id"], "control": word, "position_us": 5_000_000, "state": "in effect"}
-        checkpoint.add_event({"event": "control", **told})
+        checkpoint.events.add({"event": "control", **told})
 
     query = obey(checkpoint, answer)
     code, out, _ = midstream("control", checkpoint.folder, word.upper())
@@ -245,7 +246,7 @@ def test_control_waits_until_it_is_in_effect(word: str, checkpoint: Checkpoint, 
 def test_an_abort_that_is_refused(checkpoint: Checkpoint, midstream) -> None:
     def answer(row: dict[str, Any]) -> None:
         told = {"identity": row["id"], "control": "abort", "position_us": 5, "state": "refused", "reason": "too late"}
-        checkpoint.add_event({"event": "control", **told})
+        checkpoint.events.add({"event": "control", **told})
 
     query = obey(checkpoint, answer)
     code, out, err = midstream("control", checkpoint.folder, "abort")
@@ -256,7 +257,7 @@ def test_an_abort_that_is_refused(checkpoint: Checkpoint, midstream) -> None:
 def test_there_is_no_such_control(checkpoint: Checkpoint, midstream) -> None:
     code, _, err = midstream("control", checkpoint.folder, "pause")
     assert (code, err) == (2, "midstream: control is 'pause'; it can be fstart, istop, dstop, abort\n")
-    assert not checkpoint.controls.since(0)
+    assert not checkpoint.controls.rows()
 
 
 ASKING = [("change", SUM_10), ("control", "abort")]
@@ -277,14 +278,14 @@ def test_the_query_must_run_and_read_control(command: str, what: str, checkpoint
     tell(checkpoint, "failed")
     code, _, err = midstream(command, checkpoint.folder, what)
     assert (code, err) == (2, f"midstream: the query of {checkpoint.folder} is not running: it has failed\n")
-    assert not checkpoint.controls.since(0)
+    assert not checkpoint.controls.rows()
 
 
-def test_a_query_from_before_there_were_versions(checkpoint: Checkpoint, midstream) -> None:
+def test_a_query_that_has_not_begun_to_run(checkpoint: Checkpoint, midstream) -> None:
     (checkpoint.versions / "catalog.json").unlink()
     code, _, err = midstream("change", checkpoint.folder, SUM_10)
     assert code == 2
-    assert "start it again" in err
+    assert "has not begun to run; start it first" in err
 
 
 @pytest.mark.parametrize(

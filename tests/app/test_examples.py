@@ -65,6 +65,7 @@ def by_hand(tries: dict[Any, list[Any]], noon: Any) -> set[Any]:
     return blocked
 
 
+@pytest.mark.slow
 def test_a_fire_is_found_as_fast_as_possible(capsys: pytest.CaptureFixture[str]) -> None:
     wildfire = load("wildfire")
     found = {name: wildfire.locate(options) for name, options in wildfire.METHODS.items()}
@@ -82,6 +83,7 @@ def test_a_fire_is_found_as_fast_as_possible(capsys: pytest.CaptureFixture[str])
     assert printed(capsys) == shown("wildfire")
 
 
+@pytest.mark.slow
 def test_versions_follow_the_load_and_no_minute_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     levels = load("load_levels")
     minutes, changes = levels.drive(adaptive=True)

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from midstream.app.cli import main
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.control_log import ControlLog
 from midstream.model.errors import MidstreamError
-from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.control_log import ControlLog
+from midstream.model.timing import Timing
+from midstream.spark.offsets import planned_batch
 from midstream.spark.pipeline_file import read_pipeline
 
 BATCH = {
     "batch": 7, "at": 1.0, "version": 8, "rows_in": 20, "rows_out": 5, "late": 1, "waiting": 3,
     "released_us": 1_500_000, "predicate_evaluations": 9, "state_tuples": 40, "state_bytes": 12_000,
-    "rebuilt": 0, "unshared": 0, "bucket_ms": 5.0, "controls": [], "wall_ms": 840.0,
+    "rebuilt": 0, "unshared": 0, "why_unshared": "", "bucket_ms": 5.0, "controls": [], "wall_ms": 840.0,
 }  # fmt: skip
 STREAM = 'format = "rate"\ntime = "timestamp"\n'
 GOOD = f'sql = "SELECT value FROM a"\ncheckpoint = "cp"\n[streams.a]\n{STREAM}[sink]\nformat = "console"\n[run]\n'
@@ -46,9 +48,10 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     """The checkpoint of a query that this process pretends to run."""
     held = Checkpoint(tmp_path / "cp")
     held.folder.mkdir()
-    (held.folder / "midstream.json").write_text("{}")
+    held.hold()
+    (held.folder / "midstream.json").write_text('{"format": 1, "id": "0badcafe"}')
     tell(held, "running")
-    held.add_event({"event": "started", "plan": "(a b)", "buckets": 2})
+    held.events.add({"event": "started", "plan": "(a b)", "buckets": 2})
     return held
 
 
@@ -65,6 +68,15 @@ def test_status_is_a_table_of_what_people_want_to_know(checkpoint: Checkpoint, m
         assert part in out
 
 
+def test_status_names_the_stream_that_holds_the_others_back(checkpoint: Checkpoint, midstream) -> None:
+    held = {"stream": "b", "lag_us": 75_000_000, "silent_us": 70_000_000}
+    tell(checkpoint, "running", ahead=7, last_batch={**BATCH, "held_by": held, "silent": ["c"]})
+    out = " ".join(midstream("status", checkpoint.folder)[1].replace("│", " ").split())
+    assert "3 for b, 1 min 15 s behind the others; its last row came 1 min 10 s ago in event time" in out
+    assert "silent c" in out
+    assert "too far ahead 7" in out
+
+
 def test_status_as_json_is_the_status_with_lag_and_events(checkpoint: Checkpoint, midstream) -> None:
     told = json.loads(midstream("status", checkpoint.folder, "--json")[1])
     assert told["state"] == "running"
@@ -74,18 +86,22 @@ def test_status_as_json_is_the_status_with_lag_and_events(checkpoint: Checkpoint
 
 
 def test_a_query_whose_process_is_gone_has_died(checkpoint: Checkpoint, midstream) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    tell(checkpoint, "running", pid=gone.pid)
+    checkpoint.release()  # the process that has its number now is another one
     assert "pairs: died" in midstream("status", checkpoint.folder)[1]
     code, out, err = midstream("stop", checkpoint.folder)
     assert (code, out) == (2, "")
     assert "is not running: it died" in err
-    assert not list(ControlLog(checkpoint.folder / "control").folder.iterdir())  # nothing waits for its next run
+    assert not ControlLog(checkpoint.folder / "control").ids()  # nothing waits for its next run
 
 
-def test_a_query_on_another_machine_cannot_be_seen_to_die(checkpoint: Checkpoint, midstream) -> None:
-    tell(checkpoint, "running", pid=2**22 + 1, host="far-away")
+def test_a_query_on_another_machine_lives_as_long_as_it_is_heard_of(checkpoint: Checkpoint, midstream) -> None:
+    checkpoint.release()  # a lock need not be seen on other machines
+    tell(checkpoint, "running", pid=1, host="far-away")
+    assert "pairs: running" in midstream("status", checkpoint.folder)[1]
+    status = json.loads((checkpoint.folder / "status.json").read_text())
+    (checkpoint.folder / "status.json").write_text(json.dumps({**status, "updated": time.time() - 3600}))
+    assert "pairs: died" in midstream("status", checkpoint.folder)[1]
+    checkpoint.beat()
     assert "pairs: running" in midstream("status", checkpoint.folder)[1]
 
 
@@ -112,7 +128,7 @@ def obey(checkpoint: Checkpoint, do: str, then) -> threading.Thread:
     def work() -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            rows = checkpoint.controls.since(0)
+            rows = checkpoint.controls.rows()
             if rows:
                 assert rows[0]["do"] == do
                 then(rows[0])
@@ -151,16 +167,16 @@ def test_a_query_that_ends_by_itself_cannot_be_drained(checkpoint: Checkpoint, m
     code, _, err = midstream("stop", checkpoint.folder, "--drain")
     assert code == 2
     assert "cannot be drained" in err
-    assert not checkpoint.controls.since(0)
+    assert not checkpoint.controls.rows()
 
 
 def test_snapshot_prints_the_statistics_that_answer_it(checkpoint: Checkpoint, midstream) -> None:
-    checkpoint.add_event({"event": "snapshot", "id": "of someone else", "batch": 3})
-    checkpoint.add_event({"event": "statistics", "batch": 3})
+    checkpoint.events.add({"event": "snapshot", "id": "of someone else", "batch": 3})
+    checkpoint.events.add({"event": "statistics", "batch": 3})
 
     def answer(row: dict[str, str]) -> None:
-        checkpoint.add_event({"event": "snapshot", "id": row["id"], "batch": 8})
-        checkpoint.add_event({"event": "statistics", **BATCH, "batch": 8})
+        checkpoint.events.add({"event": "snapshot", "id": row["id"], "batch": 8})
+        checkpoint.events.add({"event": "statistics", **BATCH, "batch": 8})
 
     query = obey(checkpoint, "snapshot", answer)
     code, out, _ = midstream("snapshot", checkpoint.folder)
@@ -176,7 +192,6 @@ def test_these_commands_do_without_spark(checkpoint: Checkpoint) -> None:
 
 
 def test_a_checkpoint_is_held_by_one_run(checkpoint: Checkpoint, midstream) -> None:
-    checkpoint.hold()
     code, _, err = midstream("run", write(checkpoint.folder.parent, GOOD))
     assert code == 2
     assert f"{checkpoint.folder} is in use" in err
@@ -188,16 +203,16 @@ def test_a_checkpoint_is_held_by_one_run(checkpoint: Checkpoint, midstream) -> N
 
 def test_only_offsets_that_were_never_finished_are_cleared(checkpoint: Checkpoint) -> None:
     offsets = checkpoint.folder / "spark" / "offsets"
-    checkpoint.clear_broken_start()  # nothing there yet
+    assert planned_batch(checkpoint.spark) == -1  # nothing there yet
     offsets.mkdir(parents=True)
     (offsets / "left by someone else").touch()
     for half in (".0.5f3c.tmp", "..0.5f3c.tmp.crc"):
         (offsets / half).touch()
-    checkpoint.clear_broken_start()
+    assert planned_batch(checkpoint.spark) == -1
     assert [file.name for file in offsets.iterdir()] == ["left by someone else"]
     for name in ("0", ".0.crc", ".1.77aa.tmp"):
         (offsets / name).touch()
-    checkpoint.clear_broken_start()  # a first micro-batch was written: Spark copes with the rest
+    assert planned_batch(checkpoint.spark) == 0  # a first micro-batch was written: Spark copes with the rest
     assert len(list(offsets.iterdir())) == 4
 
 
@@ -216,6 +231,8 @@ checkpoint = "state/cp"
 format = "kafka"
 time = "ts"
 lateness = "2 seconds"
+idle = "30 seconds"
+ahead = "1 hour"
 [streams.a.options]
 kafka.bootstrap.servers = "host:9092"
 subscribe = "a"
@@ -233,6 +250,7 @@ buckets = 8
 plan = "(a b)"
 ordered = true
 trigger = "1.5 seconds"
+waiting = 5_000
 cores = 4
 [spark]
 spark.driver.memory = "8g"
@@ -241,7 +259,8 @@ spark.driver.memory = "8g"
     assert (read.name, read.sql, read.checkpoint) == ("shop", "SELECT a.k FROM a, b", tmp_path / "state/cp")
     kafka = {"kafka.bootstrap.servers": "host:9092", "subscribe": "a", "failOnDataLoss": "false"}
     assert [s.options for s in read.streams] == [kafka, {"path": str(tmp_path / "in/b"), "maxFilesPerTrigger": "3"}]
-    assert [s.lateness_us for s in read.streams] == [2_000_000, 0]
+    assert [s.timing for s in read.streams] == [Timing(2_000_000, 30_000_000, 3_600_000_000), Timing()]
+    assert read.waiting == 5000
     assert read.sink == {"format": "folder", "path": str(tmp_path / "out")}
     assert (read.buckets, read.plan, read.join, read.ordered) == (8, "(a b)", "auto", True)
     assert (read.trigger, read.master) == ({"processingTime": "1500 milliseconds"}, "local[4, 4]")
@@ -271,6 +290,9 @@ BAD = {
     "options": (GOOD.replace('"rate"', '"rate"\noptions = 5'), ["[streams.a.options] must be a table"]),
     "option": (GOOD.replace('"rate"', '"rate"\noptions = {x = [1]}'), ["[streams.a.options] x", "[1]"]),
     "lateness": (GOOD.replace('"rate"', '"rate"\nlateness = "soon"'), ["[streams.a] lateness", "'soon'"]),
+    "idle": (GOOD.replace('"rate"', '"rate"\nidle = "-1 s"'), ["[streams.a] idle", "'-1 s'"]),
+    "ahead": (GOOD.replace('"rate"', '"rate"\nahead = "0 s"'), ["[streams.a] ahead", "longer than nothing", "'0 s'"]),
+    "waiting": (GOOD + 'waiting = "many"', ["[run] waiting", "'many'"]),
     "no sink": (GOOD.replace('[sink]\nformat = "console"\n', ""), ["[sink] is missing"]),
     "sink key": (GOOD.replace('"console"', '"console"\npaht = "x"'), ["[sink]", "did you mean 'path'?"]),
     "no folder": (GOOD.replace('"console"', '"folder"'), ["[sink] needs path"]),

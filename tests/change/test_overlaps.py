@@ -26,7 +26,7 @@ def given(run: Run, version: int) -> int:
     return run.table().column("_version").to_pylist().count(version)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 7, 1000])
 @pytest.mark.parametrize("second", ["drain/stream", "drain/query", "graceful-drain"])
 def test_a_stop_that_waits_is_void_where_the_next_change_loses_nothing(second: str, batch: int) -> None:
     """From row 100 on version 2 would answer with row 109 and stop version 1, which owes 49 results from row 105 on."""
@@ -38,7 +38,7 @@ def test_a_stop_that_waits_is_void_where_the_next_change_loses_nothing(second: s
     assert last["stream_disorder"] == 0 or second == "drain/query"
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 7, 1000])
 @pytest.mark.parametrize("second", ["drain/stream", "graceful-drain", "graceful-immediate", "delayed-drain"])
 def test_what_was_held_back_leaves_where_stream_order_counts(second: str, batch: int) -> None:
     run = run_with(total(50), (100, total(2), "drain/query"), (110, total(5), second), batch=batch)
@@ -49,13 +49,13 @@ def test_what_was_held_back_leaves_where_stream_order_counts(second: str, batch:
     assert times[61:] == sorted(times[61:])
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 7, 1000])
 def test_a_loss_is_charged_to_the_change_that_stops(batch: int) -> None:
     run = run_with(total(50), (100, total(10), "drain/stream"), (105, total(20), "immediate"), batch=batch)
     assert [c["loss"] for c in run.changes()] == [0, 44 + 5]
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 7, 1000])
 def test_a_delayed_drain_loses_what_it_never_gives(batch: int) -> None:
     """Three rows late, windows of two rows never hold the rows they would have held."""
     run = run_with(total(4), (100, total(2, 2), "delayed-drain"), batch=batch)

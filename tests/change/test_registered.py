@@ -12,11 +12,11 @@ import midstream as ms
 from midstream.app.cli import app
 from midstream.app.engine import Run
 from midstream.engine.control.controls import CHANGE
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.repository import Catalog, write_catalog
 from midstream.local.replay import prepare
 from midstream.local.scenario import read_scenario
 from midstream.model.errors import MidstreamError
-from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.repository import Catalog, write_catalog
 
 ROWS = pa.table({"ts": list(range(100)), "v": [n % 7 for n in range(100)]})
 
@@ -103,7 +103,7 @@ def test_a_scenario_changes_by_number(tmp_path: Path) -> None:
 def test_the_commands(tmp_path: Path) -> None:
     plan = ms.Engine().stream("s", ROWS, time="ts").query(total(5)).plan
     checkpoint = Checkpoint(tmp_path)
-    checkpoint.identify("q", plan, 1, (0,))
+    checkpoint.identify("q", plan, 1, (0,), ())
     write_catalog(checkpoint.versions, Catalog((plan.query.sources[0].stream,), ("s",), {}, plan))
     runner = CliRunner()
 
@@ -115,7 +115,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "registered as query 2" in say("register", str(tmp_path), total(2))
     assert "registered as query 3" in say("register", str(tmp_path), total(3))
     assert say("registered", str(tmp_path)).splitlines()[1:] == [f"2: {total(2)}", f"3: {total(3)}"]
-    assert not any(row["do"] == CHANGE for row in checkpoint.controls.since(0))
+    assert not any(row["do"] == CHANGE for row in checkpoint.controls.rows())
     say("unregister", str(tmp_path), "2")
     assert "registered as query 4" in say("register", str(tmp_path), total(2))
     assert [line[0] for line in say("registered", str(tmp_path)).splitlines()] == ["1", "3", "4"]

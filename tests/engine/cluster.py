@@ -27,9 +27,12 @@ from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework, RunSpec
+from midstream.engine.snapshot.form import put_together, take_apart
+from midstream.live.lines import of_lines, to_lines
+from midstream.live.mapped import MappedMemory
+from midstream.model.timing import Timing
+from midstream.plan.json import own_aggregates
 from midstream.plan.plan import Plan
-from midstream.spark.lines import of_lines, to_lines
-from midstream.spark.mapped import MappedMemory
 
 
 class Line:
@@ -37,6 +40,21 @@ class Line:
 
     def __init__(self, bucket: int, kind: int, blob: bytes) -> None:
         self.bucket, self.kind, self.blob = bucket, kind, blob
+
+
+class CheckedMemory(MappedMemory):
+    """Shared memory that sees to it that whatever is put there comes back as it was."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        super().__init__(folder)
+        self._own = own_aggregates(plan.query.root)
+
+    def publish(self, version: int, token: str, exported: Any) -> bool:
+        description, arrays = take_apart(exported)
+        again = take_apart(put_together(description, [a.copy() for a in arrays], self._own))
+        assert again[0] == description
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(arrays, again[1], strict=True))
+        return super().publish(version, token, exported)
 
 
 class Cluster:
@@ -60,7 +78,13 @@ class Cluster:
         positions = {s.position for plan in plans for s in plan.query.sources}
         how = RunSpec(True, Framework(framework), **{"planner": migrated, **run})
         self.spec = BucketSpec(
-            self.versions.plan_of, dict.fromkeys(positions, lateness_us), True, labels, how, tuple(schedule), audit=True
+            self.versions.plan_of,
+            dict.fromkeys(positions, Timing(lateness_us)),
+            True,
+            labels,
+            how,
+            tuple(schedule),
+            audit=True,
         )
         self.stores = {label: MemoryStore() for label in labels}
         self.driver = self._written(ResultMerger(labels, self.versions.plan_of))
@@ -90,7 +114,7 @@ class Cluster:
 
     def attempt(self, label: int, store: MemoryStore, packed: Packed) -> BucketOutput:
         """Run a micro-batch of one bucket, as a worker does; what it emits goes over the wire."""
-        with MappedMemory(self.folder / str(label)) as memory:
+        with CheckedMemory(self.folder / str(label), self.plan) as memory:
             output = Bucket(self.spec, label, store, memory).on_batch(copy.deepcopy(packed))
         (read,) = of_lines([Line(label, kind, blob) for kind, _, blob in to_lines(output)])
         return read
@@ -133,7 +157,7 @@ class Cluster:
                 places = np.zeros(len(rows), np.int64)
             else:
                 columns = rows.columns if all_columns is None else all_columns
-                found = buckets_of(plan.partitioning, alias, len(self.labels), rows.offsets, columns)
+                found = buckets_of(plan.partitioning, alias, len(self.labels), rows.times, columns)
                 places = np.full(len(rows), place) if found is None else found
             rows = rows.where(places == place)
         if len(rows):

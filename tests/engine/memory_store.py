@@ -12,6 +12,12 @@ class MemoryStore:
         self.head: str | None = None
         self.tables: dict[Key, pa.Table] = {}
 
+    def copy(self) -> "MemoryStore":
+        """Return another one with the same in it."""
+        other = MemoryStore()
+        other.head, other.tables = self.head, dict(self.tables)
+        return other
+
     def read_head(self) -> str | None:
         """Return the head, or None before the first micro-batch."""
         return self.head

@@ -11,9 +11,9 @@ from engine.cluster import Cluster
 import midstream as ms
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
+from midstream.live.mapped import MappedState
 from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
-from midstream.spark.mapped import MappedState
 from oracle.generate import Case, draw_case
 from oracle.migrations import STRATEGIES, check_output, draw_requests, with_times
 from oracle.recompute import plain, recompute, times_of
@@ -82,7 +82,7 @@ def run_disturbed(
     return cluster.table(schema), cluster.rebuilt
 
 
-@pytest.mark.parametrize("seed", seeds(11, 40, quick=4))
+@pytest.mark.parametrize("seed", seeds(11, 40, quick=2))
 def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, most_streams=4) if seed % 4 else draw_long_case(rnd)
@@ -94,7 +94,7 @@ def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=3))
 def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(70_000 + seed)
     case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))

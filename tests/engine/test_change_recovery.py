@@ -87,7 +87,7 @@ def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random,
         assert not apart, f"change {n + 1}: {apart} {labels} {crashes}{case}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=2, kept=[7]))
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=1, kept=[7]))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_change_through_crashes(method: str, seed: int, tmp_path: Path) -> None:
     rnd = random.Random(600_000 + seed * 10 + METHODS.index(method))
@@ -95,7 +95,7 @@ def test_a_change_through_crashes(method: str, seed: int, tmp_path: Path) -> Non
     check(case, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.3, 1.0]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 48, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 48, quick=2))
 def test_buckets_that_hear_late_write_nothing_of_a_version_that_is_over(seed: int, tmp_path: Path) -> None:
     """As in a run that reads what is there and ends: what is decided meanwhile reaches the buckets much later."""
     rnd = random.Random(650_000 + seed)
@@ -109,7 +109,7 @@ def test_buckets_that_hear_late_write_nothing_of_a_version_that_is_over(seed: in
         assert cluster.out == [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()], str(case)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=4, kept=[33]))
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=2, kept=[33]))
 def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -> None:
     """Any number of changes by any method, overlapping or not."""
     rnd = random.Random(700_000 + seed)
@@ -122,7 +122,7 @@ def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -
     check(case, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.5]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=2))
 def test_migrations_during_changes_through_crashes(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(850_000 + seed)
     case, migrations = draw_migrating(rnd)
@@ -133,7 +133,7 @@ def test_migrations_during_changes_through_crashes(seed: int, tmp_path: Path) ->
     assert cluster.out == expected, f"{migrations} {labels}{case}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 90, quick=9))
+@pytest.mark.parametrize("seed", seeds(0, 90, quick=3))
 def test_controls_during_a_change_are_as_in_process(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(800_000 + seed)
     method = METHODS[seed % len(METHODS)]

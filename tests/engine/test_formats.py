@@ -8,15 +8,17 @@ import pyarrow as pa
 import pytest
 from engine.memory_store import MemoryStore
 
-from midstream.engine.bucket.state import BucketState
+from midstream.engine.bucket.chunks import Chunk, HeldChunk
+from midstream.engine.bucket.state import BucketState, VersionState
 from midstream.engine.results.merger import ResultMerger
+from midstream.engine.run.contract import StageChunk
 from midstream.lang.sql import parse_query
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.repository import Catalog, VersionFiles, read_catalog, write_catalog
 from midstream.model.errors import MidstreamError
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
-from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.repository import Catalog, add_version, load_version, read_catalog, write_catalog
 
 STREAM = StreamSchema("s", pa.schema([("ts", pa.int64()), ("k", pa.int64())]), "ts")
 
@@ -47,22 +49,22 @@ def catalog(folder: Path, found: int | None) -> None:
 
 
 def version(folder: Path, found: int | None) -> None:
-    number = add_version(folder, "SELECT k FROM s", plan_of())
+    number = VersionFiles(folder).add("SELECT k FROM s", plan_of())
     _rewrite(folder / f"{number:04d}.version", found)
-    load_version(folder, number, {})
+    VersionFiles(folder).load(number, {})
 
 
 def checkpoint(folder: Path, found: int | None) -> None:
-    Checkpoint(folder).identify("q", plan_of(), 1, (0,))
+    Checkpoint(folder).identify("q", plan_of(), 1, (0,), ())
     _rewrite(folder / "midstream.json", found)
-    Checkpoint(folder).identify("q", plan_of(), 1, (0,))
+    Checkpoint(folder).identify("q", plan_of(), 1, (0,), ())
 
 
 def _rewrite(file: Path, found: int | None) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": found}))
 
 
-KNOWN = {bucket: 3, merger: 2, catalog: 1, version: 1, checkpoint: 1}
+KNOWN = {bucket: 4, merger: 2, catalog: 1, version: 1, checkpoint: 1}
 """The format that this release writes and reads."""
 
 
@@ -83,5 +85,15 @@ def test_what_was_written_is_read(kind: Callable[[Path, int | None], None], tmp_
     kind(tmp_path, KNOWN[kind])
 
 
-def test_the_format_before_is_read(tmp_path: Path) -> None:
-    bucket(tmp_path, KNOWN[bucket] - 1)
+@pytest.mark.parametrize("back", [1, 2])
+def test_formats_before_are_read(tmp_path: Path, back: int) -> None:
+    bucket(tmp_path, KNOWN[bucket] - back)
+
+
+def test_chunks_as_older_formats_have_them() -> None:
+    plain = {"chunks": {"0": [{"number": 3, "rows": 5, "latest_us": 9}]}, "waiting": {}, "held": [2], "stages": {}}
+    plain["stages"] = {"0": {"chunks": [[1, 7]], "counters": {}, "first": 0, "end": 7}}
+    state = VersionState.of(plain)
+    assert state.chunks == {0: [Chunk(3, 5, 9)]}
+    assert state.held == [HeldChunk(2)]
+    assert state.stages[0].chunks == [StageChunk(1, 7)]

@@ -19,7 +19,7 @@ from oracle.hop_generate import KINDS, draw_case
 from seeds import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=12))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=4))
 def test_sizes_that_are_known_are_those_of_the_relations(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(60_000 + seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])

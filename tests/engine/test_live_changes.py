@@ -108,14 +108,14 @@ def check(script: LiveScript, cluster: LiveCluster) -> None:
         assert not apart, f"change {n + 1}: {apart}{told}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=3))
 def test_a_live_change_is_as_defined(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(1_000_000 + seed)
     script = draw_live(rnd, [METHODS[seed % len(METHODS)]])
     check(script, LiveCluster(script, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.5])))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=4, kept=[12, 13, 107, 120, 195]))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=2, kept=[12, 13, 107, 120, 195]))
 def test_live_changes_that_meet_are_as_defined(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(1_100_000 + seed)
     methods = [rnd.choice(METHODS) for _ in range(rnd.choice([2, 2, 3]))]
@@ -123,7 +123,7 @@ def test_live_changes_that_meet_are_as_defined(seed: int, tmp_path: Path) -> Non
     check(script, LiveCluster(script, tmp_path, rnd.choice([(4,), (4, 7), (1, 2, 5)]), rnd, rnd.choice([0.0, 0.5])))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=2, kept=[2, 3, 4, 9]))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=1, kept=[2, 3, 4, 9]))
 def test_live_changes_and_migrations_are_as_defined(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(1_200_000 + seed)
     script = draw_live_migrating(rnd)

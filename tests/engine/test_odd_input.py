@@ -67,7 +67,7 @@ def test_a_gap_of_years_is_one_step() -> None:
 
 
 def test_a_batch_may_be_wider_than_time_itself() -> None:
-    assert len(ask("SELECT k FROM s", s=PLAIN, batch="99999999999 days")) == 3
+    assert len(ask("SELECT k FROM s", s=PLAIN, batch="50000000 days")) == 3
 
 
 @pytest.mark.parametrize("count", [0, 1])

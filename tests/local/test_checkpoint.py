@@ -75,7 +75,7 @@ def without_nulls(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
-@pytest.mark.parametrize("seed", seeds(0, 24, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 24, quick=2))
 @pytest.mark.parametrize("sql", [JOIN, GROUPS, EXCEPT, HOPS], ids=["join", "groups", "except", "hops"])
 def test_what_is_asked_on_the_way_outlasts_the_process(sql: str, seed: int, tmp_path: Path) -> None:
     how = {"batch": random.Random(seed).choice(["300 ms", "1 second"]), "buckets": 1 + seed % 3}
@@ -243,6 +243,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
         engine().query(JOIN).start(paused=True).stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["results pending:3", "state written:5", "commit.json pending:4", "file removed:9"])
 def test_a_killed_process_is_resumed(point: str, tmp_path: Path) -> None:
     program = (

@@ -77,7 +77,7 @@ def said(report: Report) -> dict[str, Any]:
     changes = [{k: v for k, v in c.items() if not any(part in k for part in CLOCKS)} for c in report.changes]
     migrations = [m["identity"] for m in report.migrations]  # one may wait until states are whole again
     batches = [(b.end, b.rows_in, b.rows_out, b.hops) for b in report.batches]
-    rows = report.rows_in, report.rows_out, report.late_by_stream
+    rows = report.rows_in, report.rows_out, report.late_by_stream, report.ahead_by_stream
     return {"rows": rows, "changes": changes, "migrations": migrations, "batches": batches}
 
 

@@ -17,6 +17,7 @@ from midstream.local.replay import prepare, replay
 from midstream.local.scenario import read_scenario
 from midstream.local.sources import recorded_table
 from midstream.model.time import FOREVER
+from midstream.model.timing import Timing
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -90,7 +91,7 @@ def test_the_same_output(sql: str, seed: int, monkeypatch: pytest.MonkeyPatch) -
 def test_a_reader_knows_its_next_rows() -> None:
     rnd = random.Random(5)
     times = [t + rnd.randint(-40, 0) for t in range(0, 3_000, 3)]
-    stream = recorded_table("a", pa.table({"ts": times}), "ts", lateness_us=40)
+    stream = recorded_table("a", pa.table({"ts": times}), "ts", Timing(lateness_us=40))
     in_order = sorted(times)
     for count in (1, 10, 999, 1_000):
         assert StreamReader(stream, []).time_of(count) == in_order[count - 1]

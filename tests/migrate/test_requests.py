@@ -65,7 +65,7 @@ def test_parallel_track_need_not_wait_after_a_moving_state_that_is_over() -> Non
     assert [r.state for r in runtime.records()] == ["finished", "running"]
 
 
-@pytest.mark.parametrize("seed", seeds(7000, 60, quick=4))
+@pytest.mark.parametrize("seed", seeds(7000, 60, quick=2))
 def test_a_strategy_nobody_chose_begins_and_ends_as_if_it_had_been_chosen(seed: int) -> None:
     """Drawn: what is recorded of a run with `auto` is what is recorded when the same strategies are named."""
     rnd = random.Random(seed)

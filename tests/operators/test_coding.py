@@ -25,7 +25,7 @@ def draw_values(rnd: random.Random, t: pa.DataType) -> list[Any]:
 
 
 @pytest.mark.parametrize("t", [pa.string(), pa.decimal128(38, 2)], ids=str)
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
 def test_values_are_equal_when_their_codes_are(seed: int, t: pa.DataType) -> None:
     rnd = random.Random(seed)
     coding, known = Coding(), {}

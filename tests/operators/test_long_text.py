@@ -25,7 +25,7 @@ from oracle.test_random_queries import check as check_sliding
 from seeds import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(0, 100, quick=8))
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=2))
 def test_answers_with_long_texts_leave_in_pieces(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MOST_TEXT", 6)
     rnd = random.Random(4_800_000 + seed)
@@ -34,7 +34,7 @@ def test_answers_with_long_texts_leave_in_pieces(seed: int, tmp_path: Path, monk
     check(case, recompute(case), tmp_path, modes, rnd.choice(["window", "tuple"]), "as-written")
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=2))
 def test_long_texts_are_restored(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(4_900_000 + seed)
     case = draw_case(rnd)
@@ -75,7 +75,7 @@ def test_rows_with_long_texts_are_put_in_order(monkeypatch: pytest.MonkeyPatch) 
     assert in_order(parts).columns["s"].to_pylist() == ["aaaa", "aaaa", None, None, "b0", "b1"]
 
 
-@pytest.mark.parametrize("seed", seeds(0, 100, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=3))
 def test_sliding_queries_with_long_texts_equal_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(5_000_000 + seed)
     case = draw_sliding_case(rnd, most_streams=3)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.model.batch import Lineage, Results
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER_US
 from midstream.operators.aggregate import partitioned_instances
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.aggregate.stage import WindowStage
-from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.aggregates import Aggregate, UserAggregate
 from midstream.plan.expr import Column, Literal
 from midstream.plan.functions import resolve

@@ -77,7 +77,7 @@ class Script:
 
     @property
     def streams(self) -> tuple[RecordedStream, ...]:
-        return tuple(recorded_table(name, table, "ts", 0) for name, table in self.tables.items())
+        return tuple(recorded_table(name, table, "ts") for name, table in self.tables.items())
 
     def plans(self) -> list[Plan]:
         streams = self.streams

@@ -8,9 +8,9 @@ import pyarrow.compute
 
 import midstream as ms
 from benchmarks.direct import DirectRun
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
-from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
 from oracle.generate import Case, draw_tree
 from oracle.recompute import plain

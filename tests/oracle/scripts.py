@@ -29,9 +29,10 @@ from oracle.change_run import Oracle
 from oracle.differences import draw_difference, recompute_changes
 from oracle.differences import rows_of as changes_of
 from oracle.hop_queries import Row, times_of
+from oracle.silent import draw_silent
 
-JOIN, MIGRATIONS, DIFFERENCE, HOPS = "join", "migrations", "difference", "hops"
-KINDS = (JOIN, MIGRATIONS, DIFFERENCE, HOPS, *changes.METHODS)
+JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS = "join", "silent", "migrations", "difference", "hops"
+KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, *changes.METHODS)
 """What is drawn; the name of a method stands for a change by it."""
 Check = Callable[[pa.Table, Report], None]
 MOST_HOP_BATCHES = 3
@@ -54,7 +55,7 @@ class Script:
 
 def draw_script(kind: str, seed: int) -> Script:
     """Draw a script of a kind."""
-    draws = {JOIN: _join, MIGRATIONS: _migrations, DIFFERENCE: _difference, HOPS: _hops}
+    draws = {JOIN: _join, SILENT: _silent, MIGRATIONS: _migrations, DIFFERENCE: _difference, HOPS: _hops}
     return draws[kind](seed) if kind in draws else _change(seed, kind)
 
 
@@ -81,6 +82,29 @@ def _join(seed: int) -> Script:
 
     batch_us, buckets = rnd.choice([3_000_000, 8_000_000]), rnd.choice([1, 2, 3])
     return Script(Loop(planned.plan, planned.streams, batch_us, buckets), check, told)
+
+
+def _silent(seed: int) -> Script:
+    rnd = random.Random(9_900_000 + seed)
+    while True:
+        silent = draw_silent(rnd)
+        expected = recompute.recompute(silent.case)
+        if expected.num_rows <= 3000:
+            break
+    streams, case = silent.streams, silent.case
+    recorded = [recorded_table(name, table, "ts", silent.timings[name]) for name, table in streams.items()]
+    plan = make_plan(parse_query(case.sql, [s.schema for s in recorded]), case.tree, case.join, recorded)
+    told = f"{case.sql} | {case.tree} | {silent.timings}"
+
+    def check(got: pa.Table, report: Report) -> None:
+        schema = got.schema.remove(got.schema.get_field_index("_version"))
+        assert recompute.plain(got, schema) == recompute.plain(expected, schema), told
+        found = silent.set_aside
+        assert report.late_by_stream == {name: len(found[name].late) for name in silent.read}, told
+        assert report.ahead_by_stream == {name: len(found[name].ahead) for name in silent.read}, told
+
+    batch_us, buckets = rnd.choice([300_000, 3_000_000, 8_000_000]), rnd.choice([1, 2, 3])
+    return Script(Loop(plan, tuple(recorded), batch_us, buckets), check, told)
 
 
 def _migrations(seed: int) -> Script:
@@ -155,7 +179,7 @@ def _change(seed: int, method: str) -> Script:
     for name, rows in case.rows.items():
         columns = {c: pa.array([r.values[c] for r in rows], pa.int64()) for c in ("k", "v")}
         table = pa.table({"ts": pa.array([r.time for r in rows], pa.int64()), **columns})
-        streams.append(recorded_table(name, table, "ts", 0))
+        streams.append(recorded_table(name, table, "ts"))
     catalog = [s.schema for s in streams]
     first, *later = (
         make_plan(parse_query(query.sql, catalog), None, "auto", tuple(streams))

@@ -9,9 +9,9 @@ from engine.test_bucket_recovery import run_disturbed
 
 import midstream as ms
 from benchmarks.direct import DirectRun
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.local.loop import output_schema
 from midstream.migrate.record import FINISHED, NO_OP, SUPERSEDED, UNFINISHED
-from midstream.operators.snapshot import put_together, take_apart
 from midstream.plan.plan import Plan
 from oracle.differences import (
     DifferenceCase,
@@ -68,7 +68,7 @@ def check_records(case: DifferenceCase, runtime: DirectRun) -> None:
         assert str(runtime.plan) == reached[-1].plan
 
 
-@pytest.mark.parametrize("seed", seeds(0, 180, quick=20))
+@pytest.mark.parametrize("seed", seeds(0, 180, quick=6))
 def test_changes_are_those_recomputed(seed: int) -> None:
     rnd = random.Random(seed)
     case = draw_difference(rnd)
@@ -80,7 +80,7 @@ def test_changes_are_those_recomputed(seed: int) -> None:
         check_records(case, runtime)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=10))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
 def test_a_crash_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(5000 + seed)
     case = draw_difference(rnd)
@@ -90,7 +90,7 @@ def test_a_crash_does_not_show(seed: int, tmp_path: Path) -> None:
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", seeds(0, 8, quick=2))
+@pytest.mark.parametrize("seed", seeds(0, 8, quick=1))
 def test_long_runs_let_go_of_rows_and_go_on(seed: int, tmp_path: Path) -> None:
     """Enough rows that stores are cut and rows are numbered anew; the answer is looked at now and then."""
     rnd = random.Random(900 + seed)

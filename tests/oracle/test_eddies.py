@@ -8,11 +8,11 @@ import pytest
 
 from benchmarks.direct import DirectRun
 from midstream.engine.rows import numbering
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.model.errors import PlanError
 from midstream.operators.expression import codes
 from midstream.operators.sliding import eddy
 from midstream.operators.sliding.build_eddy import build_eddy
-from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case
@@ -72,7 +72,7 @@ def cut_small(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eddy, "KEPT_WORDS", rnd.choice([0, 1 << 21]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=10))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
 def test_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case, expected = draw_small_case(rnd)
@@ -80,7 +80,7 @@ def test_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) 
     check(case, expected, rnd, POLICIES[seed % 3], cuts=6)
 
 
-@pytest.mark.parametrize("seed", seeds(300, 18, quick=3))
+@pytest.mark.parametrize("seed", seeds(300, 18, quick=2))
 def test_a_long_run_of_an_eddy_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case = draw_long_case(rnd)

@@ -197,7 +197,7 @@ def draw_alike(rnd: random.Random, draw: _Draw, pair: tuple[str, str]) -> list[Q
     return [found[family] for family in pair]
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=2))
 def test_a_drawn_change(seed: int, tmp_path: Path) -> None:
     """All methods and pairs of families take turns."""
     rnd = random.Random(7_000_000 + seed)
@@ -230,7 +230,7 @@ def check_however_cut(case: Case, folder: Path, controls: Sequence[tuple[str, in
         check(replace(case, batch_us=batch_us, buckets=buckets), folder, controls=controls)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 180, quick=6, kept=[20, 33, 311]))
+@pytest.mark.parametrize("seed", seeds(0, 180, quick=3, kept=[20, 33, 311]))
 def test_changes_that_meet(seed: int, tmp_path: Path) -> None:
     """All pairs of methods take turns; now and then three."""
     rnd = random.Random(7_500_000 + seed)
@@ -238,7 +238,7 @@ def test_changes_that_meet(seed: int, tmp_path: Path) -> None:
     check_however_cut(draw_meeting(rnd, [*pair, *rnd.choice([[], [], [rnd.choice(METHODS)]])]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 90, quick=3, kept=[42]))
+@pytest.mark.parametrize("seed", seeds(0, 90, quick=2, kept=[42]))
 def test_controls_while_changes_meet(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(7_600_000 + seed)
     case = draw_meeting(rnd, [rnd.choice(METHODS) for _ in range(rnd.choice([1, 1, 2]))])
@@ -251,7 +251,7 @@ def test_controls_while_changes_meet(seed: int, tmp_path: Path) -> None:
 # Control elements ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=2))
 def test_a_control_element(seed: int, tmp_path: Path) -> None:
     """A hopping query alone is stopped, drained or started anew: what leaves is as defined, all of it version 1."""
     rnd = random.Random(7_300_000 + seed)
@@ -260,7 +260,7 @@ def test_a_control_element(seed: int, tmp_path: Path) -> None:
     check(replace(case, changes=()), tmp_path, controls=[(kind, case.changes[0].position)])
 
 
-@pytest.mark.parametrize("seed", seeds(0, 40, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=2))
 def test_an_abort(seed: int, tmp_path: Path) -> None:
     """The old version goes on, if the new one has not answered; else the abort is refused and changes nothing."""
     rnd = random.Random(7_400_000 + seed)

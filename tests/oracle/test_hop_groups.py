@@ -173,7 +173,7 @@ def run(case: Drawn, emit: str, modes: str, working: str, batch_us: int) -> pa.T
     return query.start(batch=f"{batch_us} microseconds").table()
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=8))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=2))
 def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(5_100_000 + seed)
     monkeypatch.setattr(group, "FOLD_ROWS", 1 + seed % 5)
@@ -200,7 +200,7 @@ def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int, mo
         assert not found
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=6))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=3))
 def test_drawn_groups_by_deltas_equal_the_snapshots(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of whatever query, migrated to other modes and back, some with strings numbered anew at every hop."""
     rnd = random.Random(5_200_000 + seed)

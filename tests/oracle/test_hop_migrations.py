@@ -35,7 +35,7 @@ def draw_migration(rnd: random.Random, case: HopCase, at_us: int) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=8))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=2))
 def test_migrations_at_any_time_change_no_answer(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(4_100_000 + seed)
     case = draw_batch(rnd, draw_answering(rnd))
@@ -47,7 +47,7 @@ def test_migrations_at_any_time_change_no_answer(seed: int, tmp_path: Path) -> N
     check(case, expected, tmp_path, modes, rnd.choice(["window", "tuple"]), "as-written", more)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=2))
 def test_another_hop_answers_at_its_multiples_from_there_on(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(4_200_000 + seed)
     case = draw_answering(rnd)
@@ -76,7 +76,7 @@ def as_deltas(answers: list[tuple[int, Counter]]) -> list[tuple[int, Counter]]:
     return told
 
 
-@pytest.mark.parametrize("seed", seeds(0, 60, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 60, quick=2))
 def test_a_query_that_adapts_answers_the_same(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(4_300_000 + seed)
     case = draw_batch(rnd, draw_case(rnd, rows=200))
@@ -86,7 +86,7 @@ def test_a_query_that_adapts_answers_the_same(seed: int, tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=2))
 def test_forgetting_strings_changes_no_answer(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strings are numbered anew as soon as one more was seen than twice those in the windows."""
     monkeypatch.setattr(build_execution, "SLACK", 0)

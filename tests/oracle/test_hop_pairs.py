@@ -28,7 +28,7 @@ def in_small_pieces(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(group, "FOLD_ROWS", 4)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 150, quick=10))
+@pytest.mark.parametrize("seed", seeds(0, 150, quick=3))
 def test_pieces_change_no_answer(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(4_700_000 + seed)
     in_small_pieces(rnd, monkeypatch)

@@ -147,7 +147,7 @@ def draw_batch(rnd: random.Random, case: HopCase) -> HopCase:
     return replace(case, batch_us=max(width, span // 40, 1), buckets=rnd.choice([1, 1, 2, 3]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=12))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=4))
 def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])
@@ -162,7 +162,7 @@ def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -
     check(draw_batch(rnd, case), expected, tmp_path, rnd.choice(["delta", "complete"]), None, rnd.choice(PLANS))
 
 
-@pytest.mark.parametrize("seed", seeds(10_000, 40, quick=4))
+@pytest.mark.parametrize("seed", seeds(10_000, 40, quick=2))
 def test_what_a_query_emits_does_not_depend_on_how_it_is_asked(seed: int, tmp_path: Path) -> None:
     """Both emissions of one query, with nothing said of plan and modes, in one batch and hop by hop."""
     case = draw_case(random.Random(seed))

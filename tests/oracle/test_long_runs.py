@@ -76,7 +76,7 @@ def check(case: Case, got: pa.Table, expected: pa.Table, setting: str) -> None:
     assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {case.tree} | {case.join} | {setting}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 12, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 12, quick=2))
 def test_a_long_run_equals_recomputing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     case = draw_long_case(rnd)

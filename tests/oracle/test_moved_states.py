@@ -8,9 +8,9 @@ import pytest
 import midstream as ms
 from benchmarks.direct import DirectRun
 from midstream.engine.rows.rows import Rows
+from midstream.engine.snapshot.form import put_together, take_apart
 from midstream.local.arrivals import StreamReader
 from midstream.local.sources import recorded_table
-from midstream.operators.snapshot import put_together, take_apart
 from oracle.generate import Case, draw_case
 from oracle.recompute import plain, recompute
 from oracle.test_long_runs import draw_long_case
@@ -58,13 +58,13 @@ def check(case: Case, rnd: random.Random, cuts: int) -> None:
     assert plain(got, got.schema) == plain(expected, got.schema), f"{case.sql} | {case.tree} | {bounds}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 30, quick=8))
+@pytest.mark.parametrize("seed", seeds(0, 30, quick=2))
 def test_a_small_run_survives_its_states_being_moved(seed: int) -> None:
     rnd = random.Random(seed)
     check(draw_case(rnd, most_streams=4), rnd, cuts=6)
 
 
-@pytest.mark.parametrize("seed", seeds(200, 8, quick=2))
+@pytest.mark.parametrize("seed", seeds(200, 8, quick=1))
 def test_a_long_run_survives_its_states_being_moved(seed: int) -> None:
     rnd = random.Random(seed)
     check(draw_long_case(rnd), rnd, cuts=5)

@@ -51,7 +51,7 @@ def draw_window(rnd: random.Random, tick: int) -> InstanceWindow:
     return PredicateSlide(Condition("a.v", ">", 3), Condition("b.v", "<", 6))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 150, quick=12))
+@pytest.mark.parametrize("seed", seeds(0, 150, quick=4))
 def test_windows_over_joins_equal_recomputing(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(81_000 + seed)
     monkeypatch.setattr(join_module, "OUT_ROWS", 1 + seed % 5)

@@ -28,19 +28,20 @@ from spark.together import FAILED, PARTITIONS, ControlAll, ProcessAll
 
 from midstream.change.request import ChangeRequest
 from midstream.engine.control.controls import CHANGE, DRAIN, MIGRATE
+from midstream.engine.control.runs import Runs
 from midstream.engine.results.output import ORDER
+from midstream.live.blobs import from_blob, to_blob
+from midstream.live.change import stored_versions
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.lines import RESULT
+from midstream.live.pack import PACKED, Packer, packed_batch
+from midstream.live.query import LiveQuery
+from midstream.live.shared_memory import forget_query
 from midstream.migrate.request import MigrationRequest
+from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
-from midstream.spark.blobs import from_blob, to_blob
-from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.lines import RESULT
-from midstream.spark.live import LiveQuery
-from midstream.spark.mapped import forget_query
-from midstream.spark.pack import PACKED, PACKED_ARROW, Packer
 from midstream.spark.processor import OUTPUT
-from midstream.spark.repository import add_version
-from midstream.spark.settings import shared_memory, with_settings
-from midstream.spark.writer import ResultWriter
+from midstream.spark.settings import with_settings
 from oracle.live_scripts import IDLE, LiveScript
 
 STAGED = "run int, stream int, blob binary"
@@ -53,21 +54,20 @@ class Lines:
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
 
-    def select(self, *names: str) -> "Lines":
-        return self
-
     def collect(self) -> list[Row]:
         return self.rows
 
 
-class Kept(ResultWriter):
+class Kept:
     """Keeps the results of every micro-batch."""
 
     def __init__(self) -> None:
-        self.ordered = True
         self.rows: list[Values] = []
 
-    def write_lines(self, lines: Any, schema: pa.Schema, number: int) -> list[Row]:
+    def begin(self, owner: Any) -> None:
+        """Nobody else keeps them."""
+
+    def write_lines(self, lines: Any, schema: pa.Schema, number: int, ordered: bool) -> list[Row]:
         blobs = [from_blob(bytes(row.blob)) for row in lines.collect() if row.kind == RESULT]
         tables = [t.select([*schema.names, ORDER]).replace_schema_metadata() for t in blobs if t.num_rows]
         if tables:
@@ -101,14 +101,15 @@ class LiveRun:
         self.labels = labels
         self.checkpoint = Checkpoint(self.folder)
         self.plans: list[Plan] = self.script.plans()
-        self.live = LiveQuery(self.checkpoint, labels, self.plans[0], self.kept, None, {})
+        versions = stored_versions(self.checkpoint, uuid.uuid4().hex, self.plans[0], {})
+        self.live = LiveQuery(self.checkpoint, versions, labels, self.kept, ordered=True)
         used = {s.stream.name: s for plan in self.plans for s in plan.query.sources}
         self.packers = [
             Packer(self.live.versions.wanted, name, used[name].position, "ts", labels, False)
             for name in self.script.streams
         ]
-        self.spec = self.live.spec({used[name].position: 0 for name in self.script.streams})
-        self.shared = shared_memory() / f"side-{uuid.uuid4().hex}"
+        self.spec = self.live.spec({used[name].position: Timing() for name in self.script.streams}, Runs())
+        self.shared = f"side-{uuid.uuid4().hex}"
         self.ask(0)
 
     def ask(self, number: int) -> None:
@@ -119,8 +120,9 @@ class LiveRun:
                 change = script.case.changes[k]
                 method, _, order = change.method.partition("/")
                 request = ChangeRequest(change.query.sql, method, order or None, audit=True)
-                version = add_version(self.checkpoint.versions, change.query.sql, self.plans[k + 1])
-                controls.send(CHANGE, change=request.to_dict(), version=version)
+                identity = controls.new_id()
+                version = self.live.versions.files.add(change.query.sql, self.plans[k + 1], identity)
+                controls.send(CHANGE, identity=identity, change=request.to_dict(), version=version)
         for batch, plan, strategy in script.migrations:
             if batch == number:
                 controls.send(MIGRATE, migration=MigrationRequest(plan, strategy).to_dict())
@@ -149,8 +151,7 @@ class PackAll:
         for batch in batches:
             for row in batch.to_pylist():
                 lines = self._packers[row["run"], row["stream"]].lines(from_blob(row["blob"]), part)
-                columns = zip(zip(*lines, strict=True), PACKED_ARROW.types, strict=True)
-                yield pa.RecordBatch.from_arrays([pa.array(v, t) for v, t in columns], schema=PACKED_ARROW)
+                yield packed_batch(lines)
 
 
 def run_side_by_side(spark: SparkSession, runs: Sequence[LiveRun]) -> None:
@@ -208,7 +209,7 @@ def _stream(spark: SparkSession, runs: Sequence[LiveRun], folder: Path) -> None:
         packed = frame.mapInArrow(PackAll(packers), PACKED)
         labels = {n: run.labels for n, run in enumerate(runs)}
         sent = spark.readStream.text(str(folder / "control")).mapInArrow(ControlAll(labels), PACKED)
-        processor = ProcessAll({label: (run.spec, str(run.shared)) for label, run in owner.items()})
+        processor = ProcessAll({label: (run.spec, run.shared) for label, run in owner.items()})
         lines = packed.unionByName(sent).groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
         writer = lines.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
         query = writer.start()

@@ -11,7 +11,7 @@ from spark.test_live_changes import apart
 
 import midstream as ms
 from midstream.change.request import ChangeRequest
-from midstream.spark.change import prepare_change_to
+from midstream.live.change import prepare_change_to
 from oracle.changes import METHODS
 from oracle.live_scripts import LiveScript, draw_live
 from oracle.test_changes import difference, run_engine

@@ -1,6 +1,5 @@
 """Query change on Spark: replayed, live, from another process and through crashes, the same output as in process."""
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -10,52 +9,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark.killed import run_with_kills
-from spark.live_changes import FIRST, ROWS, SECOND
 from spark.test_live import wait_until
 from spark.test_migrations import midstream
 
 import midstream as ms
-from oracle.changes import METHODS
-from seeds import some
 
 pytestmark = pytest.mark.spark
 
-SCRIPT = Path(__file__).with_name("live_changes.py")
-BATCHES = 9
-
-
-def write_stream(folder: Path) -> pa.Table:
-    """Write the files of all micro-batches; return the stream as recorded."""
-    rng = np.random.default_rng(5)
-    (folder / "in" / "s").mkdir(parents=True)
-    times = np.sort(rng.choice(BATCHES * 1_000_000, BATCHES * ROWS, replace=False))
-    table = pa.table({"ts": times, "k": rng.integers(0, 7, len(times)), "v": rng.integers(0, 100, len(times))})
-    for batch in range(BATCHES):
-        file = folder / "in" / "s" / f"{batch:05d}.parquet"
-        pq.write_table(table.slice(batch * ROWS, ROWS), file)
-        os.utime(file, (1_000_000_000 + batch, 1_000_000_000 + batch))
-    return table
-
-
-def expected(table: pa.Table, method: str, order: str, position_us: int) -> list[tuple[Any, ...]]:
-    """Return what the same change gives in process, at the position it had."""
-    engine = ms.Engine().stream("s", table, time="ts")
-    run = engine.query(FIRST).start(paused=True, batch="10 seconds")
-    run.advance(position_us)
-    run.change(SECOND, method, order or None)
-    out = run.finish().table()
-    return list(zip(*out.to_pydict().values(), strict=True))
+FIRST = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 4 SECONDS SLIDE 500 MILLISECONDS] GROUP BY k"
+SECOND = "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] WHERE v % 2 = 0 GROUP BY k"
+ROWS = 200
 
 
 def written(folder: Path) -> list[tuple[Any, ...]]:
     files = sorted((folder / "out").glob("*.parquet"))
     return [row for f in files for row in zip(*pq.read_table(f).to_pydict().values(), strict=True)]
-
-
-def changes_told(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "checkpoint" / "events.jsonl").read_text().splitlines()
-    return [e for e in map(json.loads, lines) if e["event"] == "change" and "state" in e]
 
 
 class Growing:
@@ -140,25 +108,3 @@ def test_a_running_query_is_changed_by_the_engine_and_from_another_process(tmp_p
     again = engine.query(FIRST, name="live").start(**place, trigger={"availableNow": True})
     again.wait()
     assert again.status()["version"] == 3
-
-
-KILLS = {
-    "immediate": "control sent:1",
-    "delayed-drain": "busy batch noted:2",
-    "drain/query": "merger pending:2",
-    "drain/stream": "event change:1",
-    "graceful-immediate": "control sent:2",
-    "graceful-drain": "control pending:2",
-}
-"""The second control row of a graceful change is what all buckets together have brought about."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", some(METHODS, 2))
-def test_a_change_survives_being_killed(method: str, tmp_path: Path) -> None:
-    name, _, order = method.partition("/")
-    table = write_stream(tmp_path)
-    assert run_with_kills(SCRIPT, tmp_path, name, order, points=KILLS[method]) == [KILLS[method]]
-    told = changes_told(tmp_path)[-1]
-    assert told["state"] == "finished", told
-    assert written(tmp_path) == expected(table, name, order, told["position_us"])

@@ -1,11 +1,9 @@
-"""Hopping queries on Spark: the answers in process, replayed and live, through migrations, restarts and kills."""
+"""Hopping queries on Spark: the answers in process, replayed and live, through migrations and restarts."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,29 +15,25 @@ from engine.test_hop_recovery import (
     streams_of,
     three_streams,
 )
-from spark.killed import run_with_kills
 from spark.test_live import Files, wait_until
 
 import midstream as ms
 from midstream.engine.planning.adapt import parse_adaptation
 from midstream.engine.planning.constants import VARIABLE, save_constants
+from midstream.live.checkpoint import Checkpoint
 from midstream.local.explain import explain_plan
 from midstream.local.loop import Loop, output_schema
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
+from midstream.model.timing import Timing
 from midstream.optimize.hopping.cost import Constants
-from midstream.spark.checkpoint import Checkpoint
 from oracle.hop_queries import Row
-from seeds import some
 
 pytestmark = pytest.mark.spark
 
 MOST_BATCHES = 3
-SCRIPT = Path(__file__).with_name("live_hopping.py")
-BATCHES = 12
-KILLS = [("complete", "answer pending:3"), ("delta", "sink half written:5"), ("table", "answer pending:4")]
 
 
 # Live ----------------------------------------------------------------------------------------------------------------
@@ -74,19 +68,23 @@ def files_in(folder: Path) -> list[pa.Table]:
 
 def test_every_sink_gets_what_it_can_take(tmp_path: Path, spark: Any) -> None:
     files = Files(tmp_path)
-    calls: dict[str, list[tuple[int, list[Row]]]] = {"complete": [], "delta": []}
+    hop_by_hop: list[tuple[int, int | None, list[Row]]] = []
+    by_batch: list[tuple[int, list[Row]]] = []
 
-    def taking(emit: str) -> Callable[[Any, int], None]:
-        return lambda frame, batch: calls[emit].append((batch, rows_of(frame.toArrow())))
+    def take_hop(frame: Any, batch: int, hop: int | None) -> None:
+        hop_by_hop.append((batch, hop, rows_of(frame.toArrow())))
+
+    def take_batch(frame: Any, batch: int) -> None:
+        by_batch.append((batch, rows_of(frame.toArrow())))
 
     sinks: dict[str, tuple[str, Any]] = {
         "folder": ("complete", tmp_path / "folder"),
         "json": ("complete", {"format": "json", "path": str(tmp_path / "json")}),
-        "function": ("complete", taking("complete")),
+        "function": ("complete", take_hop),
         "changes": ("delta", tmp_path / "changes"),
         "table": ("delta", {"format": "table", "path": str(tmp_path / "table")}),
         "more json": ("delta", {"format": "json", "path": str(tmp_path / "more json")}),
-        "changing": ("delta", taking("delta")),
+        "changing": ("delta", take_batch),
     }
     for _ in range(3):
         files.grow()
@@ -101,15 +99,18 @@ def test_every_sink_gets_what_it_can_take(tmp_path: Path, spark: Any) -> None:
     assert newest.schema.metadata[b"midstream.hop"] == str(hops[-1]).encode()
     json = spark.read.json(str(tmp_path / "json")).select("k", "n", "total", "_hop")
     assert sorted(map(tuple, json.collect())) == [(*row, hops[-1]) for row in whole[hops[-1]]]
-    assert [rows for _, rows in calls["complete"]] == [[(*r, h, 1, h) for r in whole[h]] for h in hops]
-    assert [b for b, _ in calls["complete"]] == sorted(b for b, _ in calls["complete"])
+    assert [(hop, rows) for _, hop, rows in hop_by_hop] == [(h, [(*r, h, 1, h) for r in whole[h]]) for h in hops]
+    assert [b for b, _, _ in hop_by_hop] == sorted(b for b, _, _ in hop_by_hop)
     assert by_hop(*files_in(tmp_path / "changes")) == changes
-    assert len(files_in(tmp_path / "changes")) == len(hops), "one file for every hop"
+    assert by_hop(ms.read(tmp_path / "changes")) == changes
     (kept,) = files_in(tmp_path / "table")
     assert rows_of(kept) == whole[hops[-1]]
     more = spark.read.json(str(tmp_path / "more json")).select("k", "n", "total", "_sign", "_hop")
     assert sorted(map(tuple, more.collect())) == sorted((*row, hop) for hop in hops for row in changes[hop])
-    assert [rows for _, rows in calls["delta"]] == [[(*r[:-1], h, 1, h, r[-1]) for r in changes[h]] for h in hops]
+    assert [row for _, rows in by_batch for row in rows] == [
+        (*r[:-1], h, 1, h, r[-1]) for h in hops for r in changes[h]
+    ]
+    assert len({batch for batch, _ in by_batch}) == len(by_batch), "once per micro-batch"
 
 
 def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> None:
@@ -122,6 +123,7 @@ def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> No
         (KEPT.format("COMPLETE"), {"format": "kafka"}, "kafka only takes more rows"),
         (KEPT.format("DELTA"), {"format": "table"}, "a table needs a path"),
         (KEPT.format("DELTA"), 7, "a sink is a folder, a function"),
+        (KEPT.format("DELTA"), lambda frame: None, "a sink function takes"),
         ("SELECT k FROM a", table, "HOP BY ... EMIT DELTA"),
     ):
         with pytest.raises(ms.MidstreamError, match=why):
@@ -131,32 +133,6 @@ def test_sinks_that_cannot_take_it_are_refused(tmp_path: Path, spark: Any) -> No
     query.start(table, tmp_path / "first", buckets=2, trigger=ONCE).wait()
     with pytest.raises(ms.MidstreamError, match="is kept up to date by another query"):
         query.start(table, tmp_path / "second", buckets=2, trigger=ONCE)
-
-
-def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
-    from midstream.engine.results.merger import Departure
-    from midstream.spark.kept_table import KeptTable
-
-    def change(hop: int, *rows: tuple[str | None, float | None, int]) -> Departure:
-        at = [hop] * len(rows)
-        names, numbers, signs = zip(*rows, strict=True) if rows else ((), (), ())
-        columns = {"s": pa.array(names, pa.string()), "x": pa.array(numbers, pa.float64())}
-        added = {
-            n: pa.array(v, pa.int64())
-            for n, v in (("_time", at), ("_version", [1] * len(rows)), ("_hop", at), ("_sign", signs))
-        }
-        return Departure(pa.record_batch({**columns, **added}), hop)
-
-    table = KeptTable(tmp_path / "kept")
-    table.begin("me")
-    nan = float("nan")
-    first = [change(10, ("a", 1.0, 1), ("a", 1.0, 1), (None, nan, 1)), change(20), change(30, ("b", None, 1))]
-    second = [change(40, ("a", 1.0, -1), (None, nan, -1), ("c", -2.0, 1))]
-    for batch in (first, first, second, second):
-        table.write(batch, batch[0].rows.schema, 0)
-    assert rows_of(pq.read_table(table.file)) == [("a", 1.0), ("b", None), ("c", -2.0)]
-    with pytest.raises(ms.MidstreamError, match="does not hold what is to go"):
-        table.write([change(50, ("d", 0.0, -1))], pa.schema([]), 5)
 
 
 def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path, spark: Any) -> None:
@@ -175,7 +151,7 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     # As from another process.
     outside = Checkpoint.existing(tmp_path / "checkpoint")
     other = outside.controls.send("migrate", migration={"plan": "hop=50ms working=tuple modes=delta"})
-    grow_until(files, run, lambda: finished(outside.read_events(), other))
+    grow_until(files, run, lambda: finished(outside.events.all(), other))
     assert run.running_plan().query.hop_us == 50_000
     run.stop()
     files.grow(300_000)
@@ -185,7 +161,7 @@ def test_a_running_query_goes_on_with_other_plans_modes_and_hops(tmp_path: Path,
     again.stop(drain=True)
     assert any(e["event"] == "rebuilt" for e in again.events()), "the second run began from the durable rows"
     told = [e for e in again.events() if e["event"] == "migration" and e["state"] == "finished"]
-    streams = [recorded_table(n, pa.concat_tables(t), "ts", 300_000) for n, t in files.written.items()]
+    streams = [recorded_table(n, pa.concat_tables(t), "ts", Timing(300_000)) for n, t in files.written.items()]
     requests = [
         MigrationRequest(plan, at_us=record["position_us"])
         for record, plan in zip(told, ("modes=complete", "hop=50ms"), strict=True)
@@ -310,43 +286,3 @@ def test_a_pipeline_keeps_a_table(tmp_path: Path, spark: Any) -> None:
     rows = files.written["a"][0].to_pylist()
     spreads = {g: [r["v"] for r in rows if r["k"] % 3 == g] for g in range(3)}
     assert rows_of(files_in(tmp_path / "out")[0]) == [(g, max(v) - min(v)) for g, v in spreads.items()]
-
-
-def write_streams(folder: Path) -> dict[str, pa.Table]:
-    """Write the files of all micro-batches, rows a little out of order; return the streams as recorded."""
-    rng = np.random.default_rng(17)
-    streams = {}
-    for name in "abc":
-        (folder / "in" / name).mkdir(parents=True)
-        times = np.arange(BATCHES * 100) * 10_000 + rng.integers(0, 400_000, BATCHES * 100)
-        table = pa.table({"ts": times, "k": rng.integers(0, 40, len(times)), "v": np.arange(len(times))})
-        streams[name] = table
-        for batch in range(BATCHES):
-            file = folder / "in" / name / f"{batch:05d}.parquet"
-            pq.write_table(table.slice(batch * 100, 100), file)
-            os.utime(file, (1_000_000_000 + batch, 1_000_000_000 + batch))
-    return streams
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "point"), some(KILLS, 1))
-def test_a_kill_does_not_show(kind: str, point: str, tmp_path: Path) -> None:
-    from spark.live_hopping import SQL
-
-    streams = write_streams(tmp_path)
-    assert run_with_kills(SCRIPT, tmp_path, kind, points=point) == [point]
-    released_us = Checkpoint.existing(tmp_path / "checkpoint").read_status()["last_batch"]["released_us"]
-    engine = ms.Engine()
-    for name, table in streams.items():
-        engine.stream(name, table, time="ts", lateness="500 ms")
-    emit = "DELTA" if kind == "delta" else "COMPLETE"
-    expected = by_hop(engine.query(SQL.format(emit)).start().table())
-    reached = [hop for hop in expected if hop <= released_us]
-    found = files_in(tmp_path / "out")
-    assert len(reached) > BATCHES
-    if kind == "delta":
-        assert by_hop(*found) == {hop: expected[hop] for hop in reached}
-    else:
-        assert len(found) == 1
-        assert rows_of(found[0].select(["k", "w"])) == expected[reached[-1]]
-        assert int(found[0].schema.metadata[b"midstream.hop"]) == reached[-1]

@@ -112,7 +112,7 @@ def test_output_is_in_max_order_and_goes_on_after_a_restart(disorder_us: int, tm
 
 
 def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> None:
-    from midstream.spark.checkpoint import Checkpoint
+    from midstream.live.checkpoint import Checkpoint
 
     files = Files(tmp_path)
     files.grow()
@@ -126,7 +126,7 @@ def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> Non
     assert out_rows(tmp_path) == []
     outside = Checkpoint.existing(tmp_path / "checkpoint")
     outside.controls.send("snapshot")
-    wait_until(lambda: any(e["event"] == "statistics" for e in outside.read_events()))
+    wait_until(lambda: any(e["event"] == "statistics" for e in outside.events.all()))
     outside.controls.send("drain")
     assert run.wait(180)
     assert sorted(out_rows(tmp_path)) == sorted(files.expected("5 s"))

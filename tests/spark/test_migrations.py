@@ -1,6 +1,5 @@
-"""Migrations on Spark: the same output as recomputing, live, from another process, and through crashes."""
+"""Migrations on Spark: the same output as recomputing, live, and from another process."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,16 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark.killed import run_with_kills
 
 import midstream as ms
 from midstream.model.errors import PlanError
 from oracle.test_moved_states import rows_between  # noqa: F401 - used by the runs compared with
-from seeds import some
 
 pytestmark = pytest.mark.spark
 
-SCRIPT = Path(__file__).with_name("live_migrations.py")
 BATCHES = 20
 
 
@@ -50,33 +46,6 @@ def expected_rows(streams: dict[str, pa.Table], sql: str) -> list[tuple[int, ...
 def written_rows(folder: Path) -> list[tuple[int, ...]]:
     files = sorted((folder / "out").glob("*.parquet"))
     return sorted(row for f in files for row in zip(*pq.read_table(f).to_pydict().values(), strict=True))
-
-
-def events_of(folder: Path) -> list[dict[str, object]]:
-    try:
-        return [json.loads(line) for line in (folder / "checkpoint" / "events.jsonl").read_text().splitlines()]
-    except (FileNotFoundError, ValueError):
-        return []
-
-
-KILLS = {
-    "moving-state": "event migration:1",
-    "parallel-track": "busy batch noted:2",
-    "hybrid": "event migration:1",
-    "just-in-time": "busy batch noted:1",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", some(list(KILLS), 1))
-def test_a_kill_in_the_middle_of_a_migration_changes_nothing(strategy: str, tmp_path: Path) -> None:
-    from spark.live_migrations import SQL
-
-    streams = write_streams(tmp_path, "abcd", seconds=1.5, batches=14)
-    assert run_with_kills(SCRIPT, tmp_path, strategy, points=KILLS[strategy]) == [KILLS[strategy]]
-    assert written_rows(tmp_path) == expected_rows(streams, SQL)
-    states = [e["state"] for e in events_of(tmp_path) if e.get("event") == "migration"]
-    assert "finished" in states
 
 
 LIVE = """SELECT a.v AS va, b.v AS vb, c.v AS vc FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS], c [RANGE 3 SECONDS]

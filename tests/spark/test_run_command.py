@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
-from midstream.spark.checkpoint import Checkpoint
+from midstream.live.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 

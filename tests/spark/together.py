@@ -29,10 +29,10 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from midstream.engine.bucket.spec import BucketSpec
+from midstream.live.control_log import ControlLog
+from midstream.live.lines import of_lines
+from midstream.live.pack import CONTROL, PACKED, Packer, packed_batch
 from midstream.spark import rehearse
-from midstream.spark.control_log import ControlLog
-from midstream.spark.lines import of_lines
-from midstream.spark.pack import CONTROL, PACKED, PACKED_ARROW, Packer
 from midstream.spark.processor import OUTPUT, BucketProcessor
 from midstream.spark.settings import with_settings
 
@@ -57,8 +57,8 @@ class Waiting:
     run: Run
     labels: tuple[int, ...]
     spec: BucketSpec
-    shared: Path
-    """Where its buckets map their arrays."""
+    shared: str
+    """What its shared memory is called."""
     packers: list[Packer]
     staged: list[Path]
     """The folder of each stream, one file per micro-batch."""
@@ -79,7 +79,8 @@ class PackAll:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place, (run, stream) in enumerate(zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True)):
-                yield from self._packers[run, stream](iter([batch.slice(place, 1).select(list(HELD))]))
+                table = pa.Table.from_batches([batch.slice(place, 1).select(list(HELD))])
+                yield packed_batch(self._packers[run, stream].lines(table, 0))
 
 
 class ControlAll:
@@ -94,9 +95,7 @@ class ControlAll:
             for line in batch.column(0).to_pylist():
                 run, _, row = line.partition(" ")
                 rows += [(label, CONTROL, 0, 0, 0, 0, row.encode()) for label in self._labels[int(run)]]
-            columns = zip(*rows, strict=True) if rows else [()] * len(PACKED_ARROW)
-            arrays = [pa.array(values, kind) for values, kind in zip(columns, PACKED_ARROW.types, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=PACKED_ARROW)
+            yield packed_batch(rows)
 
 
 class ProcessAll(StatefulProcessor):
@@ -112,7 +111,7 @@ class ProcessAll(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         label = int(key[0])
         try:
-            self._one._mapped_folder = self._specs[label][1]
+            self._one._shared = self._specs[label][1]
             yield from list(self._one.handleInputRows(key, rows, timerValues))
         except Exception:
             yield Row(bucket=label, kind=FAILED, rows=0, blob=traceback.format_exc().encode())
@@ -147,7 +146,7 @@ class Together:
                 except BaseException as error:
                     raised[key] = error
 
-        def run_rehearsal(spark: SparkSession, run: Run, folder: Path, shared: Path) -> None:
+        def run_rehearsal(spark: SparkSession, run: Run, folder: Path, shared: str) -> None:
             if threading.get_ident() in self._threads:
                 self._wait_for(run, folder, shared)
             else:
@@ -183,7 +182,7 @@ class Together:
                 if alive <= len(self._waiting):
                     return bool(self._waiting)
 
-    def _wait_for(self, run: Run, folder: Path, shared: Path) -> None:
+    def _wait_for(self, run: Run, folder: Path, shared: str) -> None:
         """Let a query run a rehearsal."""
         loop = run.loop
         used = {s.stream.name: s for plan in (loop.plan, *loop.versions) for s in plan.query.sources}
@@ -248,7 +247,7 @@ class Together:
             packed = frame.mapInArrow(PackAll(packers), PACKED)
             labels = {n: run.labels for n, run in enumerate(runs)}
             sent = self._spark.readStream.text(str(controls.folder)).mapInArrow(ControlAll(labels), PACKED)
-            processor = ProcessAll({label: (run.spec, str(run.shared)) for label, run in owner.items()})
+            processor = ProcessAll({label: (run.spec, run.shared) for label, run in owner.items()})
             lines = packed.unionByName(sent).groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
             writer = lines.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
             query = writer.start()

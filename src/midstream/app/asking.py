@@ -8,8 +8,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from midstream.live.checkpoint import Checkpoint
 from midstream.model.errors import MidstreamError
-from midstream.spark.checkpoint import Checkpoint
 
 CheckpointFolder = Annotated[Path, typer.Argument(help="The checkpoint folder of the query.")]
 WaitSeconds = Annotated[float, typer.Option("--wait", min=0, help="Wait this many seconds for it to happen.")]
@@ -60,7 +60,7 @@ def wait_for_record(
     deadline = time.monotonic() + seconds
     record: dict[str, Any] | None = None
     while time.monotonic() < deadline:
-        events = [e for e in held.read_events() if e.get("event") == event]
+        events = [e for e in held.events.all() if e.get("event") == event]
         mine = [e for e in events if e.get("identity") == identity]
         record = mine[-1] if mine else None
         if record is not None and record["state"] not in unsettled:

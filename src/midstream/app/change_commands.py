@@ -20,19 +20,19 @@ from midstream.app.status import reached, under_way
 from midstream.change.record import OPEN
 from midstream.change.request import CONTROLS, METHODS, ChangeRequest, ControlRequest
 from midstream.engine.control.controls import CHANGE, CONTROL
-from midstream.local.changes import query_text
-from midstream.model.errors import MidstreamError
-from midstream.model.time import format_instant
-from midstream.spark.available import require_pyspark
-from midstream.spark.change import (
+from midstream.live.change import (
     PreparedChange,
     open_checkpoint,
     prepare_change_to,
     prepare_registered,
     register_text,
 )
-from midstream.spark.checkpoint import Checkpoint
-from midstream.spark.repository import registered, remove_registered
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.repository import registered, remove_registered
+from midstream.local.changes import query_text
+from midstream.model.errors import MidstreamError
+from midstream.model.time import format_instant
+from midstream.spark.available import require_pyspark
 
 HAPPENED = {
     "fstart": "the newest version starts anew with the rows from there on, the others have stopped",
@@ -133,7 +133,7 @@ def registered_command(checkpoint: CheckpointFolder) -> None:
     """
     require_pyspark()
     held, catalog = open_checkpoint(checkpoint)
-    for version in registered(held.versions, catalog).values():
+    for version in registered(held.versions, catalog, held.world).values():
         print(f"{version.number}: {' '.join(version.sql.split())}")
 
 
@@ -231,5 +231,5 @@ def control_command(
 
 def _controlled(held: Checkpoint, identity: str) -> dict[str, Any] | None:
     """Return the event that says what a control element has done."""
-    found = [e for e in held.read_events() if e.get("event") == CONTROL and e.get("identity") == identity]
+    found = [e for e in held.events.all() if e.get("event") == CONTROL and e.get("identity") == identity]
     return found[-1] if found else None

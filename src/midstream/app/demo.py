@@ -25,10 +25,12 @@ import pyarrow.parquet as pq
 
 from midstream.app.engine import Engine, PlannedQuery
 from midstream.app.launch import launch
-from midstream.engine.control.controls import DRAIN, SNAPSHOT
-from midstream.spark.checkpoint import Checkpoint
+from midstream.engine.control.controls import SNAPSHOT
+from midstream.live.checkpoint import Checkpoint
+from midstream.live.rates import Stretch
+from midstream.live.reading import read
+from midstream.model.timing import Timing
 from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
-from midstream.spark.rates import Stretch
 from midstream.spark.run import SparkRun
 from midstream.spark.session import open_session
 
@@ -166,7 +168,8 @@ class Demo:
         kinds = {"orders": "BIGINT", "reviews": "BIGINT"}
         streams = tuple(
             SparkStreamSpec(
-                name, "parquet", "ts", 1_000_000, f"ts BIGINT, id BIGINT, {DETAIL[name]} {kinds.get(name, 'STRING')}",
+                name, "parquet", "ts", Timing(1_000_000),
+                f"ts BIGINT, id BIGINT, {DETAIL[name]} {kinds.get(name, 'STRING')}",
                 {"path": str((self._maker.folder / name).absolute())},
             )
             for name in WIDTH_S
@@ -195,9 +198,9 @@ class Demo:
         read = status["rows_in"] + status["late"] + batch["waiting"]
         if read < self._maker.rows:
             return "all rows are made; the query reads the last of them"
-        if not self._drained:
+        if not self._drained and self._run is not None:
             self._drained = True
-            self._checkpoint.controls.send(DRAIN)
+            self._run.ask_to_end(drain=True)
         return "all rows are read; asked to drain and stop"
 
     def _note(self, batch: dict[str, Any]) -> None:
@@ -244,9 +247,8 @@ class Demo:
 
     def check(self) -> Verdict:
         """Compare the results with recomputing from scratch, in process and by plain joins."""
-        files = sorted(self._out.glob("*.parquet"))
-        results = pa.concat_tables([pq.read_table(f) for f in files]) if files else None
-        found = Counter(_rows(results)) if results is not None else Counter()
+        results = read(self._out)
+        found = Counter(_rows(results)) if results.num_rows else Counter()
         tables = {name: self._maker.recorded(name) for name in WIDTH_S}
         complaints = []
         for way, expected in (("in process", _in_process(tables)), ("by plain joins", _plain_joins(tables))):
@@ -254,7 +256,7 @@ class Demo:
             missing, extra = wanted - found, found - wanted
             if missing or extra:
                 complaints.append(f"recomputed {way} there are {missing.total():,} more and {extra.total():,} fewer")
-        if results is not None and not _in_order(results):
+        if results.num_rows and not _in_order(results):
             complaints.append("they are not in the order of time")
         count = f"{found.total():,} results"
         if complaints:

@@ -18,6 +18,9 @@ from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
+from midstream.live.kept import Retention
+from midstream.live.reading import read as read
+from midstream.live.run import MOST_WAITING, LiveSettings, check_waiting
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change
@@ -31,6 +34,7 @@ from midstream.local.sources import RecordedStream, open_recorded, recorded_tabl
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError
 from midstream.model.time import parse_duration, parse_instant
+from midstream.model.timing import Timing
 from midstream.plan.aggregates import UserAggregate, check_aggregate_name
 from midstream.plan.plan import Plan
 from midstream.spark.query import PlannedOnSpark, SparkStream, spark_stream
@@ -69,16 +73,32 @@ class Engine:
         self._frames: dict[str, SparkStream] = {}
         self._aggregates: dict[str, UserAggregate] = {}
 
-    def stream(self, name: str, data: Any, time: str, lateness: str | int = 0) -> "Engine":
-        """Declare a stream: a file, a table or what hands out Arrow; on Spark a streaming DataFrame."""
+    def stream(
+        self,
+        name: str,
+        data: Any,
+        time: str,
+        lateness: str | int = 0,
+        idle: str | int | None = None,
+        ahead: str | int | None = None,
+    ) -> "Engine":
+        """Declare a stream: a file, a table or what hands out Arrow; on Spark a streaming DataFrame.
+
+        Rows may be earlier than the largest time before them by the `lateness`. When the other streams have come
+        further by more than `idle` since its last row, they wait for it no longer. A row that is later than what has
+        been seen by more than `ahead`, and that others do not bear out, is set aside.
+        """
+        spans = {"idle_us": idle, "ahead_us": ahead}
+        given = {key: parse_duration(span) for key, span in spans.items() if span is not None}
+        timing = Timing(parse_duration(lateness), **given)
         if name in self._streams or name in self._frames:
             raise MidstreamError(f"stream '{name}' is declared twice")
         if self._spark is not None:
-            self._frames[name] = spark_stream(name, data, time, parse_duration(lateness))
+            self._frames[name] = spark_stream(name, data, time, timing)
             return self
         open_it = open_recorded if isinstance(data, str | Path) else recorded_table
         place = Path(data) if isinstance(data, str) else data
-        self._streams[name] = open_it(name, place, time, parse_duration(lateness))
+        self._streams[name] = open_it(name, place, time, timing)
         return self
 
     def query(
@@ -88,7 +108,7 @@ class Engine:
         planned = self._plan(query, plan, join)
         if self._spark is not None:
             frames = tuple(self._frames.values())
-            return SparkQuery(self._spark, name, planned, frames, self._plan, self._aggregates)
+            return SparkQuery(name, planned, frames, self._plan, self._aggregates, self._spark)
         return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan, self._aggregates)
 
     def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
@@ -127,18 +147,28 @@ class SparkQuery(PlannedOnSpark):
         trigger: dict[str, Any] | None = None,
         streams: Sequence[str] = (),
         adapt: str | None = None,
+        waiting: int = MOST_WAITING,
+        retention: Mapping[str, int] | None = None,
     ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
-        `sink` is a folder for Parquet, a function of (DataFrame, batch number), or {"format": ..., options}. `buckets`
-        is one per core unless given. `ordered` brings each micro-batch's results into max order. `trigger` is what
-        Spark's `trigger` takes, such as {"processingTime": "1 second"} or {"availableNow": True}. `streams` names
-        further streams to read, for later versions of the query. `adapt` says what a hopping query may adapt by
-        itself: "modes", "hop=1s..10s", or both.
+        `sink` is a folder for Parquet, a function of (DataFrame, batch number) or of (DataFrame, batch number, hop), or
+        {"format": ..., options}. `buckets` is one per core unless given. `ordered` brings each micro-batch's results
+        into max order. `trigger` is what Spark's `trigger` takes, such as {"processingTime": "1 second"} or
+        {"availableNow": True}. `streams` names further streams to read, for later versions of the query. `adapt` says
+        what a hopping query may adapt by itself: "modes", "hop=1s..10s", or both. With more rows than `waiting` that
+        wait for other streams the query fails, and says for which. `retention` says how much is kept of late
+        rows, events and control rows: `late_files`, `event_bytes`, `control_rows`.
         """
         from midstream.spark.run import SparkRun  # PySpark is an extra
 
-        return SparkRun(self, sink, Path(checkpoint), buckets, ordered, trigger or {}, streams, adapt)
+        trigger = trigger or {}
+        count = buckets if buckets is not None else self.spark.sparkContext.defaultParallelism
+        ends = bool(trigger.get("availableNow") or trigger.get("once"))
+        settings = LiveSettings(
+            Path(checkpoint), count, ordered, streams, adapt, ends, check_waiting(waiting), Retention.of(retention)
+        )
+        return SparkRun(self, sink, settings, trigger)
 
 
 @dataclass(frozen=True)
@@ -363,4 +393,5 @@ class Run:
             "rows_in": r.rows_in,
             "rows_out": r.rows_out,
             "late": r.late,
+            "ahead": r.ahead,
         }

@@ -16,13 +16,25 @@ def launch(file: PipelineFile, spark: Any) -> SparkRun:
     try:
         with one_sentence():
             for stream in file.streams:
-                engine.stream(stream.name, read_stream(file, spark, stream), stream.time, stream.lateness_us)
+                timing = stream.timing
+                engine.stream(
+                    stream.name, read_stream(file, spark, stream), stream.time, timing.lateness_us, timing.idle_us,
+                    timing.ahead_us,
+                )  # fmt: skip
             for aggregate in load_aggregates(file.aggregates).values():
                 engine.aggregate(aggregate.name, aggregate.function, aggregate.type)
             query = engine.query(file.sql, file.name, file.plan, file.join)
             assert isinstance(query, SparkQuery)
             return query.start(
-                file.sink, file.checkpoint, file.buckets, file.ordered, file.trigger, file.also_read, file.adapt
+                file.sink,
+                file.checkpoint,
+                file.buckets,
+                file.ordered,
+                file.trigger,
+                file.also_read,
+                file.adapt,
+                file.waiting,
+                file.retention,
             )
     except PipelineError:
         raise

@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import Console
 
 from midstream.app.tables import print_records, print_table
+from midstream.live.rates import Stretch
 from midstream.local.explain import MigrationForecast
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
-from midstream.spark.rates import Stretch
 
 NOWHERE_US = -(2**60)
 RUNS = "the running plan"

@@ -67,9 +67,19 @@ def print_rows(console: Console, total: int, rows: pa.Table) -> None:
     shown = [name for name in rows.column_names if name != "_version"]
     for name in shown:
         table.add_column(name, overflow="fold")
-    for row in rows.select(shown).slice(0, SHOWN_ROWS).to_pylist():
-        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    first = rows.select(shown).slice(0, SHOWN_ROWS)
+    cells = [[_cell(name, value) for value in _values(first.column(name))] for name in shown]
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
     console.print(table)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return values as Python has them; dates and times that it has not, before the year 1 or after 9999, as text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return list(column.cast(pa.string()).to_pylist())
 
 
 def _cell(name: str, value: Any) -> str:
@@ -82,12 +92,14 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
     """Print what a run did: totals, output over time, files written."""
     per_s = f"{report.rows_in / report.wall_s:,.0f} rows/s" if report.wall_s > 0 else ""
     evaluations = sum(b.predicate_evaluations for b in report.batches)
-    late = f"{report.late:,}" + (f" ({_by_stream(report)})" if report.late else "")
+    late = f"{report.late:,}" + (f" ({_by_stream(report.late_by_stream)})" if report.late else "")
+    ahead = f"{report.ahead:,} ({_by_stream(report.ahead_by_stream)})"
     rows = [
         ("plan", " -> ".join(dict.fromkeys([str(plan), *(b.plan for b in report.batches)]))),
         ("rows in", f"{report.rows_in:,}"),
         ("rows out", f"{report.rows_out:,}"),
         ("late", late),
+        *([("too far ahead", ahead)] if report.ahead else []),
         ("wall time", f"{report.wall_s:.2f} s   {per_s}"),
         ("micro-batches", f"{len(report.batches):,}"),
         ("predicate evaluations", f"{evaluations:,}"),
@@ -105,8 +117,8 @@ def print_report(console: Console, plan: Plan, report: Report, files: list[Path]
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)
 
 
-def _by_stream(report: Report) -> str:
-    return ", ".join(f"{name}: {count:,}" for name, count in report.late_by_stream.items() if count)
+def _by_stream(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
 
 
 def sparkline(values: list[int], width: int = 60) -> str:

@@ -18,12 +18,12 @@ from midstream.app.show import wide_console
 from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
 from midstream.engine.control.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.plans import check_hop_request
+from midstream.live.checkpoint import Checkpoint
 from midstream.migrate.request import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.spec import parse_spec
 from midstream.plan.tree import parse_tree
 from midstream.spark.available import require_spark
-from midstream.spark.checkpoint import Checkpoint
 from midstream.spark.pipeline_file import read_pipeline
 
 
@@ -51,8 +51,7 @@ def run_command(
         raise MidstreamError(f"cannot write the checkpoint {file.checkpoint}: {error.strerror}") from error
     try:
         run = launch(file, spark)
-        controls = Checkpoint(file.checkpoint).controls
-        with stopped_by_signals(lambda: controls.send(STOP)):
+        with stopped_by_signals(run.ask_to_end):
             _watch_to_the_end(run, f"{file.name} runs; stop it with Ctrl-C or: midstream stop {file.checkpoint}")
         say(f"{file.name} stopped: {ending(run.status())}")
     finally:
@@ -68,7 +67,7 @@ def status_command(
     Example: `midstream status checkpoint/`
     """
     held = Checkpoint.existing(checkpoint)
-    status, events = held.read_status(), held.read_events()
+    status, events = held.read_status(), held.events.all()
     if as_json:
         more = {"lag_s": lag_s(status.get("last_batch") or {}), "events": events[-SHOWN_EVENTS:]}
         print(json.dumps(status | more, indent=1))
@@ -91,7 +90,7 @@ def stop_command(
     name = status["name"]
     if drain and status.get("ends_by_itself"):
         raise MidstreamError(f"query '{name}' ends by itself and cannot be drained while it runs")
-    held.controls.send(DRAIN if drain else STOP)
+    held.controls.send(DRAIN if drain else STOP, run=status.get("run"))
     if wait == 0:
         print(f"{name} has been asked to {'drain and stop' if drain else 'stop'}")
         return
@@ -249,7 +248,7 @@ def _watch_to_the_end(run: Any, about: str, note: Callable[[], str] = lambda: ""
 def _statistics(held: Checkpoint, identity: str) -> dict[str, Any] | None:
     """Return the statistics that answer a snapshot."""
     asked = False
-    for event in held.read_events():
+    for event in held.events.all():
         asked = asked or (event.get("event") == SNAPSHOT and event.get("id") == identity)
         if asked and event.get("event") == "statistics":
             return event

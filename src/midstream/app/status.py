@@ -52,6 +52,21 @@ def lag_s(batch: dict[str, Any]) -> float | None:
     return time.time() - position / 1e6 if position > NOWHERE_US else None
 
 
+def holding(batch: dict[str, Any]) -> str:
+    """Write which stream holds the others back, and by how much event time.
+
+    >>> holding({"held_by": {"stream": "b", "lag_us": 75_000_000, "silent_us": 70_000_000}})
+    'for b, 1 min 15 s behind the others; its last row came 1 min 10 s ago in event time'
+    >>> holding({"held_by": {"stream": "b", "lag_us": 840_000, "silent_us": 0}}), holding({"held_by": None})
+    ('for b, 0.84 s behind the others', '')
+    """
+    held = batch.get("held_by")
+    if not held:
+        return ""
+    since = f"; its last row came {span(held['silent_us'] / 1e6)} ago in event time" if held["silent_us"] else ""
+    return f"for {held['stream']}, {span(held['lag_us'] / 1e6)} behind the others{since}"
+
+
 def batch_line(batch: dict[str, Any]) -> str:
     """Write a micro-batch as one line."""
     return (
@@ -88,10 +103,12 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [("rows in", f"{status.get('rows_in', 0):,}   {status.get('rows_in_per_s', 0):,.0f} rows/s"),
             ("results out", f"{status.get('rows_out', 0):,}   {status.get('rows_out_per_s', 0):,.0f} rows/s"),
             ("late", f"{status.get('late', 0):,}")]  # fmt: skip
+    rows += [("too far ahead", f"{status['ahead']:,}")] if status.get("ahead") else []
     if not batch:
         return [*rows, ("last batch", "none yet")]
     rows += [
-        ("waiting", f"{batch['waiting']:,}"),
+        ("waiting", f"{batch['waiting']:,}" + (f"   {held}" if (held := holding(batch)) else "")),
+        *([("silent", ", ".join(batch["silent"]))] if batch.get("silent") else []),
         ("state", f"{megabytes(batch['state_bytes'])}   {batch['state_tuples']:,} entries"),
         ("event time", reached(batch)),
         ("last batch", f"number {batch['batch']}, took {span(batch['wall_ms'] / 1000)}"),

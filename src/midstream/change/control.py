@@ -66,9 +66,13 @@ class ControlManager:
     @property
     def newest(self) -> int:
         """Return the newest version that runs; when none does, the one that would start again."""
+        return max((life.version for life in self.alive), default=self.latest)
+
+    @property
+    def latest(self) -> int:
+        """Return the version that starts again when none runs, though an older one may outlive it."""
         aborted = {c.new for c in self.changes if c.record.state == ABORTED}
-        begun = {v for v, life in self.lives.items() if life.start_us is not None}
-        return max((life.version for life in self.alive), default=max(begun - aborted))
+        return max({v for v, life in self.lives.items() if life.start_us is not None} - aborted)
 
     @property
     def open_changes(self) -> list[Change]:

@@ -224,7 +224,7 @@ class QueryHost:
                 if mine is None:
                     continue
                 used = Rows(mine.times, mine.offsets, {n: mine.columns[n] for n in plan.query.columns_of(source.alias)})
-                places = self._places(plan, source.alias, mine)
+                places = self._places(plan, source.alias, used)
                 for bucket, part in enumerate(packed):
                     if places is None:
                         part.rows[number, rank] = [(0, used)]
@@ -242,7 +242,7 @@ class QueryHost:
             return None
         if plan.partitioning.one_bucket:
             return np.zeros(len(rows), np.int64)
-        return buckets_of(plan.partitioning, alias, len(self.labels), rows.offsets, rows.columns)
+        return buckets_of(plan.partitioning, alias, len(self.labels), rows.times, rows.columns)
 
     def _wanted(self, end_us: int) -> list[int]:
         """Return the versions that may take rows before a time."""

@@ -2,38 +2,90 @@
 
 Numba notices a change in a kernel's own file only, but kernels call each other across files. So what is kept is kept
 under a name made from all of their sources, and a change to any of them compiles anew.
+
+What is kept is code that will be run, so it lies with the package, or where this user alone can write. A process that
+has no such place compiles for itself.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config as numba_config
 
+from midstream.model.private_folder import private_folder, private_place
+
 F = TypeVar("F", bound=Callable[..., Any])
 Word = Any
 """An integer inside a kernel: 64 bits there, a Python int outside."""
 
 
-def _cache_folder() -> str | None:
-    """Return the folder for compiled kernels of exactly these sources, or None to leave the choice to Numba."""
-    here = Path(__file__).resolve().parent
+def _name() -> str:
+    """Return a name for what is compiled of exactly these sources."""
     sources = hashlib.sha256()
-    for file in sorted(here.glob("*.py")):
+    for file in sorted(Path(__file__).resolve().parent.glob("*.py")):
         sources.update(file.name.encode() + file.read_bytes())
-    folder = here / "__pycache__" / f"compiled-{sources.hexdigest()[:16]}"
+    return f"compiled-{sources.hexdigest()[:16]}"
+
+
+def _package() -> Path:
+    return Path(__file__).resolve().parent / "__pycache__"
+
+
+def _places() -> Iterator[Path]:
+    """Yield where else compiled kernels may be kept, the best place first."""
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(os.environ["NUMBA_CACHE_DIR"])
+    for above in (os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), tempfile.gettempdir()):
+        try:
+            yield private_folder(private_place(Path(above)) / f"midstream-{os.geteuid()}")
+        except OSError:
+            continue
+
+
+def _cache_folder() -> str | None:
+    """Return the folder for compiled kernels of these sources, or None where there is no place for one."""
+    package = _package() / _name()
     try:
-        if not folder.is_dir():
-            for old in folder.parent.glob("compiled-*"):
+        if not package.is_dir():
+            for old in package.parent.glob("compiled-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            folder.mkdir(parents=True, exist_ok=True)
+            package.mkdir(parents=True, exist_ok=True)
     except OSError:
+        pass
+    if os.access(package, os.W_OK):
+        return str(package)
+    try:
+        for place in _places():
+            folder = place / package.name
+            with contextlib.suppress(OSError):
+                _fill(folder, package)
+            if os.access(folder, os.W_OK):
+                return str(folder)
+    except OSError:  # not even a folder for temporary files
         return None
-    return str(folder) if os.access(folder, os.W_OK) else None
+    return None
+
+
+def _fill(folder: Path, package: Path) -> None:
+    """Make a folder with what has been compiled in the package by somebody who may write there."""
+    if folder.is_dir():
+        return
+    beside = Path(tempfile.mkdtemp(prefix=".compiled-", dir=folder.parent))
+    try:
+        if package.is_dir():
+            shutil.copytree(package, beside, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            for path in (beside, *(p for p in beside.rglob("*") if p.is_dir())):
+                path.chmod(0o700)
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 _FOLDER = _cache_folder()
@@ -45,6 +97,6 @@ def kernel(function: F) -> F:
     before = config.CACHE_DIR
     config.CACHE_DIR = _FOLDER or before
     try:
-        return cast(F, numba.njit(cache=True, nogil=True)(function))
+        return cast(F, numba.njit(cache=_FOLDER is not None, nogil=True)(function))
     finally:
         config.CACHE_DIR = before

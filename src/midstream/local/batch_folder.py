@@ -26,7 +26,8 @@ class BatchFolder:
 
     def begin(self, committed: int | None) -> None:
         """Remove what micro-batches after the last committed one have left; a new run (None) wants an empty folder."""
-        files = {int(file.stem.removeprefix("batch-")): file for file in self.folder.glob("batch-*.parquet")}
+        found = {file.stem.removeprefix("batch-"): file for file in self.folder.glob("batch-*.parquet")}
+        files = {int(number): file for number, file in found.items() if number.isdecimal()}
         if committed is None and files:
             raise SinkError(f"{self.folder} has results of another run; give an empty folder")
         for number, file in files.items():

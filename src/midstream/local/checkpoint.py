@@ -14,18 +14,19 @@ Killed before the rename, the run goes on after micro-batch N-1 and replaces the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from midstream.local.files import read_json, read_table, replace_json, write_table, writing
+from midstream.local.files import private_file, read_json, read_table, replace_json, write_table, write_text, writing
 from midstream.local.folder_store import FolderStore
 from midstream.local.held_folder import HeldFolder
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
-from midstream.model.format import check_format
+from midstream.model.format import check_format, document, whole
+from midstream.model.names import is_name
 
 FORMAT = 1
 """The form in which a checkpoint is written."""
@@ -38,26 +39,50 @@ class Checkpoint(HeldFolder):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         with writing(f"the checkpoint {folder}", MidstreamError):
-            folder.mkdir(parents=True, exist_ok=True)
+            self.world.files.make_folder(folder)
         if (folder / "midstream.json").exists():
             raise MidstreamError(f"{folder} is the checkpoint of a query on Spark; give a run in process its own")
         self.hold()
-        self._commit = read_json(folder / "commit.json")
-        self._check_formats()
+        self._commit: Plain | None = None
         self.state: Plain | None = None
         """What was committed last; None: nothing was."""
-        if self._commit is not None:
-            self.state = json.loads((folder / self._commit["state"]).read_text(encoding="utf-8"))
         self._stores: list[FolderStore] = []
+        try:
+            self._commit = self._read()
+        except MidstreamError:
+            self.release()
+            raise
 
-    def _check_formats(self) -> None:
-        for known in (read_json(self.folder / "identity.json"), self._commit):
+    def _read(self) -> Plain | None:
+        """Read what was committed last; return the commit."""
+        commit = read_json(self.folder / "commit.json")
+        for known in (read_json(self.folder / "identity.json"), commit):
             if known is not None:
-                try:
-                    check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
-                except MidstreamError:
-                    self.release()
-                    raise
+                check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
+        if commit is not None:
+            with whole(self.folder / "commit.json"):
+                file = self.folder / commit["state"]
+                if not {"batch", "files", "reports"} <= commit.keys():
+                    raise KeyError("files")
+                self._check_names("commit.json", [commit["state"], *commit["files"]])
+            with whole(file):
+                self.state = document(file, file.read_bytes())
+                # Those of a release before have no format of their own: that of the commit was theirs.
+                check_format(f"{file}", self.state.get("format", FORMAT), FORMAT)
+                tables = [name for bucket in self.state["buckets"] for *_, name in bucket["tables"]]
+                self._check_names(commit["state"], [*self.state["held"].values(), *tables])
+        return commit
+
+    def _check_names(self, file: str, names: Iterable[object]) -> None:
+        """Refuse names of files elsewhere: files are read, and removed when they are needed no more."""
+        for name in names:
+            if not is_name(name):
+                raise MidstreamError(f"checkpoint {self.folder} was tampered with: {file} names the file {name!r}")
+
+    @property
+    def state_file(self) -> Path:
+        """Return the file with what was committed last."""
+        return self.folder / str((self._commit or {}).get("state"))
 
     @property
     def committed(self) -> int | None:
@@ -82,28 +107,35 @@ class Checkpoint(HeldFolder):
             replace_json(self.folder / "identity.json", asked)
             return
         for name, value in asked.items():
-            if known.get(name) != value:
+            if known.get(name, value) != value:  # what a release before did not write is not compared
                 was, now = (v if isinstance(v, int | str) else "none" for v in (known.get(name), value))
                 text = whose[name].format(was=was, now=now)
                 raise MidstreamError(f"checkpoint {self.folder} {text}")
 
     def stores(self, count: int) -> list[FolderStore]:
         """Return the stores of the buckets, as they were committed."""
-        saved = [] if self.state is None else self.state["buckets"]
-        self._stores = [FolderStore(self.folder, k, saved[k] if k < len(saved) else None) for k in range(count)]
+        with whole(self.state_file):
+            saved = [] if self.state is None else self.state["buckets"]
+            self._stores = [FolderStore(self.folder, k, saved[k] if k < len(saved) else None) for k in range(count)]
         return self._stores
 
     def held(self) -> dict[str, pa.Table]:
         """Return the output that the result merger held back."""
         assert self.state is not None
-        return {name: read_table(self.folder / file) for name, file in self.state["held"].items()}
+        with whole(self.state_file):
+            files = {name: self.folder / file for name, file in self.state["held"].items()}
+        return {name: read_table(file) for name, file in files.items()}
 
     def batches(self) -> list[Plain]:
         """Return the reports of all micro-batches that count."""
         if self._commit is None:
             return []
-        with open(self.folder / "batches.jsonl", "rb") as file:
-            return [json.loads(line) for line in file.read(self._commit["reports"]).splitlines()]
+        file = self.folder / "batches.jsonl"
+        with whole(file):
+            written = file.read_bytes()[: self._commit["reports"]]
+            if len(written) < self._commit["reports"]:
+                raise EOFError
+            return [document(file, line) for line in written.splitlines()]
 
     def clear(self) -> None:
         """Remove what belongs to no commit: a run was killed while it wrote that."""
@@ -111,7 +143,7 @@ class Checkpoint(HeldFolder):
         for file in [*self.folder.glob("*.arrow"), *self.folder.glob("state-*.json"), *self.folder.glob(".*.pending")]:
             if file.name not in needed:
                 file.unlink()
-        with open(self.folder / "batches.jsonl", "ab") as reports:
+        with open(self.folder / "batches.jsonl", "ab", opener=private_file) as reports:
             reports.truncate(0 if self._commit is None else self._commit["reports"])
 
     def commit(self, state: Plain, held: Mapping[str, pa.Table], reports: Sequence[Plain]) -> None:
@@ -124,12 +156,12 @@ class Checkpoint(HeldFolder):
         names = {name: f"{number:08d}-merger-{name}.arrow" for name in held}
         for name, table in held.items():
             write_table(self.folder / names[name], table)
-        state = {**state, "buckets": [store.save(number) for store in self._stores], "held": names}
+        state = {"format": FORMAT, **state, "buckets": [store.save(number) for store in self._stores], "held": names}
         reach("tables written")
         file = f"state-{number:08d}.json"
-        (self.folder / file).write_text(json.dumps(state), encoding="utf-8")
+        write_text(self.folder / file, json.dumps(state))
         reach("state written")
-        with open(self.folder / "batches.jsonl", "ab") as log:
+        with open(self.folder / "batches.jsonl", "ab", opener=private_file) as log:
             log.truncate(0 if before is None else before["reports"])  # a commit before this one may have failed
             log.write(b"".join(json.dumps(report).encode() + b"\n" for report in reports))
             length = log.tell()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from midstream.model.errors import MidstreamError, SinkError
 from midstream.model.failpoint import reach
+from midstream.model.format import document, whole
 
 
 @contextlib.contextmanager
@@ -41,21 +42,24 @@ def replace_whole(file: Path, write: Callable[[Path], object], point: str, pendi
         raise
 
 
+def write_text(file: Path, text: str) -> None:
+    """Write a text that this user alone can read."""
+    with open(file, "w", encoding="utf-8", opener=private_file) as written:
+        written.write(text)
+
+
 def replace_json(file: Path, document: dict[str, Any]) -> None:
-    """Replace a document; several processes may try to."""
+    """Replace a document that this user alone can read; several processes may try to."""
     text = json.dumps(document, indent=1) + "\n"
-    replace_whole(
-        file, lambda p: p.write_text(text, encoding="utf-8"), f"{file.name} pending", f"{os.getpid()}.pending"
-    )
+    replace_whole(file, lambda p: write_text(p, text), f"{file.name} pending", f"{os.getpid()}.pending")
 
 
 def read_json(file: Path) -> dict[str, Any] | None:
     """Return a document, or None where there is none."""
     try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return document(file, file.read_bytes())
     except FileNotFoundError:
         return None
-    return found
 
 
 def results_folder(folder: Path) -> Path:
@@ -65,13 +69,21 @@ def results_folder(folder: Path) -> Path:
     return folder
 
 
+def private_file(file: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_TRUNC) -> int:
+    """Open a file that this user alone can read, whatever the umask; also as the `opener` of one."""
+    return os.open(file, flags | os.O_CLOEXEC, 0o600)
+
+
 def write_table(file: Path, table: pa.Table) -> None:
-    """Write a table as an Arrow file."""
+    """Write a table as an Arrow file that this user alone can read."""
+    os.close(private_file(file))
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 
 def read_table(file: Path) -> pa.Table:
     """Read a table that `write_table` wrote."""
-    with pa.OSFile(str(file), "rb") as source:
-        return pa.ipc.open_file(source).read_all()
+    with whole(file), pa.OSFile(str(file), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+        table.validate(full=True)
+        return table

@@ -1,27 +1,44 @@
 """A folder that one process at a time holds, as long as a run lives in it."""
 
-import fcntl
-import os
 from pathlib import Path
 
+from midstream.engine.world import Lock, World
+from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
+
+TRIES, PAUSE_S = 5, 0.1
+"""Whoever asks whether a folder is held takes the lock for an instant: it is tried again."""
 
 
 class HeldFolder:
     """A folder with a file `lock`, which goes with the process that holds it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, world: World = THIS_MACHINE) -> None:
         self.folder = folder
-        self._lock: int | None = None
+        self.world = world
+        self._lock: Lock | None = None
 
     def hold(self) -> None:
         """Keep other runs away until `release`, or until this process is gone."""
-        self._lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise MidstreamError(f"checkpoint {self.folder} is in use: {self.in_use()}") from error
+        for attempt in range(TRIES):
+            self._lock = self.world.files.lock(self.folder / "lock")
+            if self._lock is not None:
+                return
+            if attempt + 1 < TRIES:
+                self.world.clock.pause(PAUSE_S)
+        raise MidstreamError(f"checkpoint {self.folder} is in use: {self.in_use()}")
+
+    @property
+    def taken(self) -> bool:
+        """Return whether somebody holds the folder."""
+        if self._lock is not None:
+            return True
+        if not self.world.files.exists(self.folder / "lock"):
+            return False
+        lock = self.world.files.lock(self.folder / "lock")
+        if lock is not None:
+            lock.release()
+        return lock is None
 
     def in_use(self) -> str:
         """Say who holds the folder, or what to do."""
@@ -30,5 +47,5 @@ class HeldFolder:
     def release(self) -> None:
         """Let another run begin, or go on from here."""
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None

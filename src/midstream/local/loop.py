@@ -16,7 +16,7 @@ from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.family import family_of
-from midstream.local.arrivals import StreamReader
+from midstream.local.arrivals import StreamReader, read_together, skip
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
 from midstream.local.sources import RecordedStream
@@ -32,7 +32,7 @@ MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
 """Called after each micro-batch with the number of rows taken in so far."""
 OnLate = Callable[[str, Rows], None]
-"""Called with the name of a stream and rows of it that came too late."""
+"""Called with the name of a stream and rows of it that were set aside: late, or too far ahead."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,18 @@ class Loop:
 
     def readers(self, on_late: OnLate | None) -> dict[str, StreamReader]:
         """Return a reader for each stream the query uses, in any of its versions, in declaration order."""
-        readers = {}
+        read, columns = list[RecordedStream](), dict[str, list[str]]()
         for stream in self.streams:
             name = stream.schema.name
             used = columns_used(name, self.plans)
             if used is None:
                 continue
-            # Late rows are kept whole, so that they can be looked at or replayed.
+            # Rows that are set aside are kept whole, so that they can be looked at or replayed.
             whole = on_late is not None
             names = stream.schema.columns.names
-            columns = [c for c in names if c in used or (whole and stream.schema.type_of(c) is not None)]
-            readers[name] = StreamReader(stream, columns, _for(name, on_late))
-        return readers
+            columns[name] = [c for c in names if c in used or (whole and stream.schema.type_of(c) is not None)]
+            read.append(stream)
+        return read_together(read, columns, lambda name: _for(name, on_late), self.streams)
 
 
 class Keeper(Protocol):
@@ -149,6 +149,8 @@ class RunningLoop:
         """Queries that the run can change to by number."""
         self.uncounted: dict[str, int] = {}
         """Per stream: late rows that a reader which began anew has counted, and that do not count."""
+        self.uncounted_ahead: dict[str, int] = {}
+        """The same of rows too far ahead."""
         if keeper is not None:
             keeper.begin(self)
         self._planners: dict[int, Planner] = {}
@@ -163,9 +165,10 @@ class RunningLoop:
         self._sink.widen(output_schema(*self.host.plans))
         for plan in self.host.plans[len(self._loop.versions) + 1 :]:
             self._cover(plan, counted=False)
+        skip(self._readers.values(), self.host.read_us)
         for name, reader in self._readers.items():
-            reader.skip(self.host.read_us)
             reader.late -= self.uncounted.get(name, 0)
+            reader.ahead -= self.uncounted_ahead.get(name, 0)
 
     @property
     def wall_s(self) -> float:
@@ -270,20 +273,32 @@ class RunningLoop:
 
     def _cover(self, plan: Plan, counted: bool = True) -> None:
         """Read from here on what another version needs, too; not `counted`: what was late has been counted."""
-        for stream in self._loop.streams:
-            name = stream.schema.name
+        declared, anew = self._loop.streams, set[str]()
+        for name in (stream.schema.name for stream in declared):
             used = columns_used(name, [plan])
-            if used is None or (name in self._readers and used <= self._columns[name]):
-                continue
-            before = self._readers.get(name)
-            self._columns[name] = used | self._columns.get(name, set())
-            reader = StreamReader(stream, [c for c in stream.schema.columns.names if c in self._columns[name]])
-            if counted:
-                reader.skip(self.host.read_us)
-                late = before.late if before is not None else 0
-                self.uncounted[name] = self.uncounted.get(name, 0) + reader.late - late
-                reader.late = late
-            self._readers[name] = reader
+            if used is not None and not (name in self._readers and used <= self._columns[name]):
+                self._columns[name] = used | self._columns.get(name, set())
+                anew.add(name)
+        if anew and any(stream.timing.idle_us is not None for stream in declared):
+            anew |= self._readers.keys()  # which rows are late depends on all streams that are read
+        streams = [stream for stream in declared if stream.schema.name in anew]
+        columns = {
+            s.schema.name: [c for c in s.schema.columns.names if c in self._columns[s.schema.name]] for s in streams
+        }
+        readers = read_together(streams, columns, lambda name: None, declared)
+        if counted:
+            skip(readers.values(), self.host.read_us)
+            for name, reader in readers.items():
+                self._count_on(name, reader)
+        self._readers |= readers
+
+    def _count_on(self, name: str, reader: StreamReader) -> None:
+        """Let a reader that began anew count on from where the one before it is."""
+        before = self._readers.get(name)
+        late, ahead = (0, 0) if before is None else (before.late, before.ahead)
+        self.uncounted[name] = self.uncounted.get(name, 0) + reader.late - late
+        self.uncounted_ahead[name] = self.uncounted_ahead.get(name, 0) + reader.ahead - ahead
+        reader.late, reader.ahead = late, ahead
 
     def finish(self) -> Report:
         """End the run: emit what is held back, and complete the report."""
@@ -291,7 +306,8 @@ class RunningLoop:
         if not self.finished:
             self.finished = True
             self._emit(self.host.finish())
-            report.end({name: reader.late for name, reader in self._readers.items()}, self._started)
+            report.set_aside(self._readers)
+            report.end(self._started)
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()

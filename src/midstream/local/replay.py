@@ -75,7 +75,7 @@ class Rehearsal:
 
 def prepare(scenario: Scenario) -> Rehearsal:
     """Open the streams of a scenario and plan its query."""
-    streams = tuple(open_recorded(s.name, s.path, s.time, s.lateness_us) for s in scenario.streams)
+    streams = tuple(open_recorded(s.name, s.path, s.time, s.timing) for s in scenario.streams)
     catalog = [s.schema for s in streams]
     aggregates = load_aggregates(scenario.aggregates)
     plan = make_plan(parse_query(scenario.sql, catalog, aggregates), scenario.plan, scenario.join, streams)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from midstream.change.control import ControlManager
 from midstream.change.record import unreached
 from midstream.change.request import ChangeRequest
 from midstream.engine.results.reports import BatchSummary
+from midstream.local.arrivals import StreamReader
 
 OF_SUMMARY = ("predicate_evaluations", "state_tuples", "state_bytes", "plan", "phase", "hops", "flips")
 """What a report says of a micro-batch as its summary does."""
@@ -53,6 +54,9 @@ class Report:
     buckets: int = 1
     partitioning: str = ""
     late_by_stream: dict[str, int] = field(default_factory=dict)
+    ahead: int = 0
+    """Rows that were too far ahead."""
+    ahead_by_stream: dict[str, int] = field(default_factory=dict)
 
     def add(self, end: int, rows_in: int, rows_out: int, summary: BatchSummary, delay_us: int, wall_s: float) -> None:
         """Add a micro-batch, and its rows to those that went in; `summary` is what all buckets report of it."""
@@ -61,10 +65,14 @@ class Report:
         self.batches.append(batch)
         self.rows_in += rows_in
 
-    def end(self, late: dict[str, int], started: float) -> None:
-        """Complete a report of a run that began at a reading of the clock, with the late rows of each stream."""
-        self.late_by_stream = late
-        self.late = sum(late.values())
+    def set_aside(self, readers: Mapping[str, StreamReader]) -> None:
+        """Count the rows of each stream that did not take part."""
+        self.late_by_stream = {name: reader.late for name, reader in readers.items()}
+        self.ahead_by_stream = {name: reader.ahead for name, reader in readers.items()}
+        self.late, self.ahead = sum(self.late_by_stream.values()), sum(self.ahead_by_stream.values())
+
+    def end(self, started: float) -> None:
+        """Complete a report of a run that began at a reading of the clock."""
         self.wall_s = time.perf_counter() - started
 
     @property

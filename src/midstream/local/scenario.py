@@ -9,13 +9,14 @@ from midstream.change.repository import check_registered
 from midstream.change.request import OPTIONS as CHANGE_OPTIONS
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.local.loop import MOST_BUCKETS
-from midstream.local.toml_file import AggregateSpec, TomlFile
+from midstream.local.toml_file import TIMING_KEYS, AggregateSpec, TomlFile
 from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
+from midstream.model.timing import Timing
 
 TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions")
-STREAM_KEYS = ("path", "time", "lateness")
+STREAM_KEYS = ("path", "time", *TIMING_KEYS)
 HOP_KEYS = ("modes", "working", "hop")
 """What is asked of a hopping plan beside its shape."""
 RUN_KEYS = (
@@ -48,7 +49,7 @@ class RecordedStreamSpec:
     name: str
     path: Path
     time: str
-    lateness_us: int
+    timing: Timing
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,9 @@ class _ScenarioFile(TomlFile):
         out = []
         for name, table in self.streams(STREAM_KEYS, "path and time").items():
             place = f"[streams.{name}]"
-            own = self.duration(table, "lateness", lateness, place)
+            timing = self.timing(table, place, lateness)
             path = self.path(table, "path", place)
-            out.append(RecordedStreamSpec(name, path, self.text(table, "time", place), own))
+            out.append(RecordedStreamSpec(name, path, self.text(table, "time", place), timing))
         return tuple(out)
 
     def _batch(self, run: dict[str, Any]) -> int | None:

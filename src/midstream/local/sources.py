@@ -15,6 +15,7 @@ from midstream.engine.rows.rows import Rows, in_order
 from midstream.local.files import first_line
 from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
+from midstream.model.timing import Timing
 
 CHUNK_ROWS = 1 << 17
 TIME_LIMIT_US = 2**62
@@ -25,13 +26,11 @@ class RecordedStream:
     """A stream that has ended: its schema, its length, and its rows as often as asked."""
 
     def __init__(
-        self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", lateness_us: int = 0
+        self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", timing: Timing | None = None
     ) -> None:
-        if lateness_us < 0:
-            raise SourceError(f"stream '{schema.name}': lateness cannot be negative: {lateness_us} microseconds")
         self.schema = schema
         self.rows = rows
-        self.lateness_us = lateness_us
+        self.timing = (timing or Timing()).checked(schema.name)
         self._data = data
 
     def chunks(self, columns: Sequence[str]) -> Iterator[Rows]:
@@ -111,16 +110,20 @@ def _in_microseconds(array: pa.Array) -> pa.Array:
     return array.cast(pa.timestamp("us", array.type.tz), safe=array.type.unit != "ns")
 
 
-def open_recorded(name: str, path: Path, time: str, lateness_us: int = 0) -> RecordedStream:
+def open_recorded(name: str, path: Path, time: str, timing: Timing | None = None) -> RecordedStream:
     """Open a recorded stream; nothing but its schema is read yet (CSV is read whole, its types are in its rows)."""
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # a name too long, a folder that may not be read
+        raise SourceError(f"stream '{name}': {path} cannot be read: {error.strerror}") from error
+    if not there:
         raise SourceError(f"stream '{name}': there is no file {path}")
     if path.suffix.lower() == ".csv":
         table = _read_csv(name, path)
-        if not table.num_rows and time in table.column_names:  # types are in rows, and here are none
-            place = table.column_names.index(time)
+        place = table.schema.get_field_index(time)
+        if not table.num_rows and place >= 0:  # types are in rows, and here are none
             table = table.set_column(place, time, pa.array([], pa.int64()))
-        return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, lateness_us)
+        return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, timing)
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise SourceError(f"stream '{name}': {path.name} is neither .parquet nor .csv")
     try:
@@ -128,16 +131,16 @@ def open_recorded(name: str, path: Path, time: str, lateness_us: int = 0) -> Rec
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"stream '{name}': {path} is not a Parquet file: {first_line(error)}") from error
     schema = StreamSchema(name, file.schema_arrow, time)
-    return RecordedStream(schema, file.metadata.num_rows, file, lateness_us)
+    return RecordedStream(schema, file.metadata.num_rows, file, timing)
 
 
-def recorded_table(name: str, data: Any, time: str, lateness_us: int = 0) -> RecordedStream:
+def recorded_table(name: str, data: Any, time: str, timing: Timing | None = None) -> RecordedStream:
     """Take a stream from memory: an Arrow table, or anything that hands out Arrow (pandas, Polars, DuckDB)."""
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise SourceError(f"stream '{name}' cannot be read as an Arrow table: {first_line(error)}") from error
-    return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, lateness_us)
+    return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, timing)
 
 
 def _read_csv(name: str, path: Path) -> pa.Table:

@@ -4,6 +4,7 @@ first rows of each stream ──▶ those a window holds at the end ──▶ fi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,8 +158,17 @@ def _values(array: pa.Array) -> Values:
     counts = pc.value_counts(array.drop_null())
     many, number = counts.field("counts").to_numpy(), len(counts)
     top = np.argsort(-many, kind="stable")[:COMMON]
-    common = {counts.field("values")[int(k)].as_py(): float(many[k]) / len(array) for k in top}
+    values = counts.field("values")
+    common = {_value(values[int(k)]): float(many[k]) / len(array) for k in top}
     return Values(float(max(number, 1)), common, float(many.sum() - many[top].sum()) / len(array))
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    """Return a value to compare others with; a date or time that Python has not is its number."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.value
 
 
 def _satisfied(condition: Expr, samples: dict[str, Rows]) -> float:

@@ -6,10 +6,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from midstream.local.environment import with_variables
 from midstream.model.errors import MidstreamError
 from midstream.model.time import parse_duration
+from midstream.model.timing import Timing
 
 AGGREGATE_KEYS = ("file", "function", "returns")
+TIMING_KEYS = ("lateness", "idle", "ahead")
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,10 @@ class AggregateSpec:
 
 
 class TomlFile:
-    """A TOML document and the file it came from. `what` is how messages call it; relative paths start at its folder."""
+    """A TOML document and the file it came from. `what` is how messages call it; relative paths start at its folder.
+
+    Variables of the environment in it have their values (`environment.py`).
+    """
 
     what = "file"
     error: type[MidstreamError] = MidstreamError
@@ -32,13 +38,14 @@ class TomlFile:
         self.file = path
         self.folder = path.parent
         try:
-            self.document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+            read: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise self.error(f"there is no {self.what} {path}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise self.error(f"{self.what} {path} cannot be read: {error}") from error
         except tomllib.TOMLDecodeError as error:
             raise self.error(f"{self.what} {path} is not TOML: {error}") from error
+        self.document: dict[str, Any] = with_variables(read, "", self.refuse)
 
     def refuse(self, sentence: str) -> NoReturn:
         """Raise the sentence with the name of the file before it."""
@@ -104,6 +111,13 @@ class TomlFile:
         if width < 0:
             self.refuse(f"{place} {key} cannot be negative: {table[key]!r}")
         return width
+
+    def timing(self, table: dict[str, Any], place: str, lateness: str | int = 0) -> Timing:
+        """Return what is allowed of a stream's times: lateness, idle and ahead."""
+        spans = {f"{key}_us": self.duration(table, key, 0, place) for key in ("idle", "ahead") if key in table}
+        if spans.get("ahead_us") == 0:
+            self.refuse(f"{place} ahead must be longer than nothing, not {table['ahead']!r}")
+        return Timing(self.duration(table, "lateness", lateness, place), **spans)
 
     def choice(self, table: dict[str, Any], key: str, allowed: tuple[str, ...]) -> str:
         """Return one of the allowed words of [run], the first unless given."""

@@ -1,8 +1,17 @@
 """Errors a user can cause, each one clear sentence that names the thing."""
 
+from midstream.model.secrets import mask
+
 
 class MidstreamError(Exception):
-    """Anything a user can put right; the command line prints it and exits with 2."""
+    """Anything a user can put right; the command line prints it and exits with 2. One line that shows no secrets."""
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(mask(part) if isinstance(part, str) else part for part in said))
+
+    def __str__(self) -> str:
+        # What was given is quoted in it, and may hold anything: a line break, a NUL, half a character.
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in super().__str__())
 
 
 class SqlError(MidstreamError):
@@ -37,6 +46,10 @@ class SinkError(MidstreamError):
 
 class StateError(MidstreamError):
     """Exported state that does not belong to the operator that is asked to load it."""
+
+
+class BrokenFileError(MidstreamError):
+    """A file that must last and is cut short, garbled or gone: it is named, with what to do."""
 
 
 class MemoryLimitError(MidstreamError):

@@ -20,9 +20,14 @@ class StreamSchema:
     time: str
 
     def __post_init__(self) -> None:
+        try:
+            names = self.columns.names
+        except UnicodeDecodeError as error:
+            said = f"stream '{self.name}' has a column whose name is not text in UTF-8: {error.object!r}"
+            raise SourceError(said) from error
         index = self.columns.get_all_field_indices(self.time)
         if not index:
-            known = ", ".join(self.columns.names)
+            known = ", ".join(names)
             raise SourceError(f"stream '{self.name}' has no time column '{self.time}'; its columns are {known}")
         declared = self.columns.field(index[0]).type
         if not (pa.types.is_timestamp(declared) or pa.types.is_integer(declared)):
@@ -30,7 +35,7 @@ class StreamSchema:
                 f"stream '{self.name}': time column '{self.time}' is {declared}, "
                 "but event time is a timestamp or integer microseconds"
             )
-        repeated = {name for name in self.columns.names if self.columns.names.count(name) > 1}
+        repeated = {name for name in names if names.count(name) > 1}
         if repeated:
             raise SourceError(f"stream '{self.name}' has more than one column named '{min(repeated)}'")
 

@@ -2,11 +2,15 @@
 
 import datetime as dt
 import re
+from fractions import Fraction
 
 from midstream.model.errors import MidstreamError
 
 FOREVER_US = 2**63 - 1
 """A deadline that never passes, and the place of a row that has not been evicted."""
+
+LONGEST_US = 2**62
+"""Durations are shorter, so that adding one to an event time is exact."""
 
 NEVER, FOREVER = -(2**63), 2**63 - 1
 """Before and after every event time."""
@@ -51,12 +55,19 @@ def parse_duration(text: str | int) -> int:
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise MidstreamError(f"{text!r} is not a duration; write for example '5 seconds' or '100 ms'")
     if isinstance(text, int):
-        return text
+        return _countable(text, text)
     match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     scale = unit_us(match[2]) if match else None
     if match is None or scale is None:
         raise MidstreamError(f"'{text}' is not a duration; write for example '5 seconds' or '100 ms'")
-    return round(float(match[1]) * scale)
+    return _countable(round(Fraction(match[1]) * scale), text)
+
+
+def _countable(width_us: int, text: str | int) -> int:
+    """Refuse a duration that cannot be added to a time."""
+    if abs(width_us) >= LONGEST_US:
+        raise MidstreamError(f"'{text}' is too long to be counted in microseconds; less than 146,000 years is fine")
+    return width_us
 
 
 def format_duration(width_us: int) -> str:

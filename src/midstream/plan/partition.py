@@ -2,7 +2,7 @@
 
 HOP BY                 -> hashed by columns that go through all joins, comparisons and groups, else one bucket
 an equality class      -> its streams are hashed by it, all others go to every bucket
-no equality            -> the first stream is dealt out by row, all others go to every bucket
+no equality            -> the first stream is dealt out by the content of its rows, all others go to every bucket
 a global ROWS window   -> one bucket
 a difference           -> one bucket
 windows over results   -> hashed by a column that every window and every GROUP BY keeps apart, else one bucket

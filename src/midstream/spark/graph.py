@@ -1,18 +1,20 @@
 """The graph: streaming DataFrames to one DataFrame of output lines, with every bucket on its own partition."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from midstream.engine.bucket.spec import BucketSpec
+from midstream.live.pack import CONTROL, PACKED, Packer, packed_batch
+from midstream.model.failpoint import reach
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
-from midstream.spark.pack import CONTROL, PACKED, Packer
 from midstream.spark.processor import OUTPUT, BucketProcessor
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -42,6 +44,11 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
     return to_arrow_schema(frame.schema, timezone=zone)
 
 
+def column_of(name: str) -> Column:
+    """Return the column of exactly that name, whatever signs are in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
 @dataclass(frozen=True)
 class Input:
     """A stream that is read: its schema, its position among those declared, and its rows."""
@@ -55,24 +62,48 @@ def output_lines(
     versions: Callable[[], Sequence[tuple[int, Plan]]],
     inputs: Sequence[Input],
     spec: BucketSpec,
-    mapped_folder: str,
+    shared: str,
     controls: DataFrame | None,
 ) -> DataFrame:
     """Return the lines all buckets emit: results, reports, late rows."""
     packed = []
     for read in inputs:
-        stream, frame = read.schema, read.frame
+        stream, frame, names = read.schema, read.frame, None
         if not spec.recorded:
             # A later version may read any column a query can use.
-            wanted = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
-            frame = frame.select(*[F.col(f"`{c}`") for c in wanted])
-        packer = Packer(versions, stream.name, read.position, stream.time, spec.labels, spec.recorded)
-        packed.append(frame.mapInArrow(packer, PACKED))
+            names = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
+            # Spark does not take a name with signs in it as it is.
+            frame = frame.select(*[column_of(name).alias(f"c{k}") for k, name in enumerate(names)])
+        ahead_us = spec.timings[read.position].ahead_us if read.position in spec.timings else None
+        packer = Packer(
+            versions, stream.name, read.position, stream.time, spec.labels, spec.recorded, spec.judges_ahead, ahead_us
+        )
+        packed.append(frame.mapInArrow(_PackPartition(packer, names), PACKED))
     if controls is not None:
         packed.append(control_lines(controls, spec.labels))
     together = reduce(DataFrame.unionByName, packed)
-    processor = BucketProcessor(lambda label: spec, mapped_folder)
+    processor = BucketProcessor(lambda label: spec, shared)
     return together.groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
+
+
+class _PackPartition:
+    """Packs the rows of one partition, in its worker; `names` are those of its columns, None: they have them."""
+
+    def __init__(self, packer: Packer, names: Sequence[str] | None) -> None:
+        self._packer = packer
+        self._names = names
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one partition."""
+        held = list(batches)
+        reach("rows read")
+        table = pa.Table.from_batches(held) if held else None
+        if table is not None and self._names is not None:
+            table = table.rename_columns(list(self._names))
+        packed = packed_batch(self._packer.lines(table, TaskContext.get().partitionId()))
+        reach("rows packed")
+        yield packed
+        reach("rows sent")
 
 
 def control_lines(controls: DataFrame, labels: Sequence[int]) -> DataFrame:

@@ -1,61 +1,66 @@
-"""Lines: what buckets emit as rows of a DataFrame, and back: a kind, how many rows, a blob."""
+"""The lines of a micro-batch as Spark has them: a DataFrame, with its results still in the workers."""
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from midstream.change.merger import versioned
-from midstream.engine.results.output import ORDER, BucketOutput, Leaving, lists, of_table, to_table
-from midstream.spark.blobs import from_blob, to_blob
-
-RESULT, REPORT, LATE = 0, 1, 2
-"""Kinds of lines."""
-SAID = b"midstream.leaving"
-"""What a blob of results says of them: version, hop, held back until when."""
-
-
-def to_lines(output: BucketOutput) -> Iterator[tuple[int, int, bytes]]:
-    """Yield what a bucket emits in a micro-batch as lines."""
-    for item in output.leaving:
-        yield RESULT, len(item.results), to_blob(_table(item))
-    for table in output.late:
-        yield LATE, table.num_rows, to_blob(table)
-    yield REPORT, 0, json.dumps(output.report).encode()
+from midstream.engine.results.output import ORDER
+from midstream.live.blobs import from_blob
+from midstream.live.lines import RESULT, PartWriter
 
 
-def _table(item: Leaving) -> pa.Table:
-    """Return results with their version and their place among those of other buckets."""
-    rows = versioned(item.results.rows, item.version)
-    table = to_table(replace(item.results, rows=rows))
-    place = item.place()
-    if place is not None:
-        table = table.set_column(table.column_names.index(ORDER), ORDER, lists(place))
-    said = {"version": item.version, "held_until_us": item.held_until_us, "hop_us": item.hop_us}
-    return table.replace_schema_metadata({SAID: json.dumps(said).encode()})
+class SparkLines:
+    """The lines of one micro-batch."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    def collect(self) -> list[Any]:
+        """Return all lines."""
+        return list(self.frame.select("bucket", "kind", "blob").collect())
+
+    def written(self, write: PartWriter) -> list[Any]:
+        """Let `write` take the lines of each partition in its worker; return those it hands on. One job."""
+        lines = self.frame.select("bucket", "kind", "blob")
+        return list(lines.mapInArrow(_InWorker(write), "bucket int, kind int, blob binary").collect())
+
+    def others(self) -> list[Any]:
+        """Return all lines that are no results."""
+        return list(self.frame.where(F.col("kind") != RESULT).select("bucket", "kind", "blob").collect())
+
+    def results(self, schema: pa.Schema, ordered: bool) -> DataFrame:
+        """Return the results as rows."""
+        full = pa.schema([*schema, (ORDER, pa.list_(pa.int64()))]) if ordered else schema
+        blobs = self.frame.where(F.col("kind") == RESULT).select("blob")
+        rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))
+        return rows.orderBy(ORDER).drop(ORDER) if ordered else rows
 
 
-def of_lines(lines: Iterable[Any]) -> list[BucketOutput]:
-    """Return what all buckets emitted in a micro-batch; lines have bucket, kind and blob."""
-    outputs: dict[int, BucketOutput] = {}
-    for line in lines:
-        output = outputs.setdefault(line.bucket, BucketOutput(line.bucket))
-        blob = bytes(line.blob)
-        if line.kind == REPORT:
-            output.report = json.loads(blob)
-        elif line.kind == LATE:
-            output.late.append(from_blob(blob))
-        else:
-            output.leaving.append(_leaving(from_blob(blob)))
-    return [outputs[bucket] for bucket in sorted(outputs)]
+class _InWorker:
+    """Hands the lines of one partition to a writer, with the number of the partition."""
+
+    def __init__(self, write: PartWriter) -> None:
+        self._write = write
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take one partition."""
+        yield from self._write(batches, TaskContext.get().partitionId())
 
 
-def _leaving(table: pa.Table) -> Leaving:
-    said = json.loads(table.schema.metadata[SAID])
-    results = of_table(table.replace_schema_metadata().drop_columns(["_version"]))
-    if results.order is not None:
-        results = replace(results, order=np.ascontiguousarray(results.order[:, 2:]))
-    return Leaving(said["version"], results, said["held_until_us"], said["hop_us"])
+class _Unpacker:
+    """Turns result blobs into rows, in the workers."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Unpack the blobs of one partition."""
+        for batch in batches:
+            for blob in batch.column(0):
+                for rows in from_blob(blob.as_buffer()).to_batches():
+                    yield rows.select(self._schema.names).replace_schema_metadata()

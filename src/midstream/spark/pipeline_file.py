@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midstream.live.kept import Retention
+from midstream.live.run import MOST_WAITING
 from midstream.local.loop import MOST_BUCKETS
 from midstream.local.scenario import JOINS
-from midstream.local.toml_file import AggregateSpec, TomlFile
+from midstream.local.toml_file import TIMING_KEYS, AggregateSpec, TomlFile
 from midstream.model.errors import MidstreamError, PipelineError
+from midstream.model.timing import Timing
 
-TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark")
-STREAM_KEYS = ("format", "time", "lateness", "schema", "path", "options")
+TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark", "retention")
+STREAM_KEYS = ("format", "time", *TIMING_KEYS, "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
-RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read", "adapt")
+RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read", "adapt", "waiting")
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads as streams of files: they need a path, and a schema before there is any file."""
 AVAILABLE_NOW = "available-now"
@@ -28,7 +31,7 @@ class SparkStreamSpec:
     name: str
     format: str
     time: str
-    lateness_us: int
+    timing: Timing
     schema: str | None
     options: dict[str, str]
 
@@ -50,6 +53,8 @@ class PipelineFile:
     ordered: bool = False
     adapt: str | None = None
     """What a hopping query may adapt by itself."""
+    waiting: int = MOST_WAITING
+    """Rows that may wait for other streams."""
     trigger: dict[str, Any] = field(default_factory=dict)
     """What Spark's `trigger` takes."""
     master: str | None = None
@@ -58,6 +63,8 @@ class PipelineFile:
     aggregates: tuple[AggregateSpec, ...] = ()
     spark: dict[str, str] = field(default_factory=dict)
     """Settings of the Spark session."""
+    retention: dict[str, int] = field(default_factory=dict)
+    """How much is kept of what grows with the age of the query."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
@@ -94,15 +101,20 @@ class _PipelineToml(TomlFile):
             join=self.choice(run, "join", JOINS),
             ordered=self._flag(run, "ordered"),
             adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
+            waiting=self.whole(run, "waiting", MOST_WAITING, 2**40),
             trigger=self._trigger(run),
             master=self._master(run),
             also_read=self._also_read(run, [s.name for s in streams]),
             aggregates=self.aggregates(),
             spark=self._options(self.document, "spark", "[spark]"),
+            retention=self._retention(),
         )
 
     def _name(self) -> str:
-        return self.text(self.document, "name", "the pipeline") if "name" in self.document else self.file.stem
+        name = self.text(self.document, "name", "the pipeline") if "name" in self.document else self.file.stem
+        if not name.strip():
+            self.refuse("the pipeline name must not be empty")
+        return name
 
     def _stream(self, name: str, table: dict[str, Any]) -> SparkStreamSpec:
         place = f"[streams.{name}]"
@@ -116,7 +128,7 @@ class _PipelineToml(TomlFile):
                 f'{place} needs schema = "...", such as "ts TIMESTAMP, k BIGINT": {kind} files have none to begin'
             )
         time = self.text(table, "time", place)
-        return SparkStreamSpec(name, kind, time, self.duration(table, "lateness", "0 s", place), schema, options)
+        return SparkStreamSpec(name, kind, time, self.timing(table, place), schema, options)
 
     def _sink(self) -> dict[str, str]:
         table = self.table(self.document, "sink", required=True)
@@ -198,6 +210,14 @@ class _PipelineToml(TomlFile):
         except PipelineError as error:
             raise PipelineError(f'{error}, or "{AVAILABLE_NOW}"') from error
         return {"processingTime": f"{max(width_us // 1000, 0)} milliseconds"}
+
+    def _retention(self) -> dict[str, int]:
+        given = self.table(self.document, "retention", required=False)
+        try:
+            Retention.of(given)
+        except MidstreamError as error:
+            self.refuse(f"[retention]: {error}")
+        return given
 
     def _master(self, run: dict[str, Any]) -> str | None:
         if "cores" in run and "master" in run:

@@ -1,25 +1,23 @@
 """The processor: hosts buckets inside Spark's transformWithState, on its state store."""
 
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from midstream.engine.bucket.bucket import Bucket
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.store import Key
-from midstream.engine.rows.packed import Packed
-from midstream.engine.rows.rows import Rows
 from midstream.engine.run.family import family_of
+from midstream.live.blobs import from_blob, to_blob
+from midstream.live.lines import to_lines
+from midstream.live.mapped import MappedMemory
+from midstream.live.pack import unpack
+from midstream.live.shared_memory import hold_query
 from midstream.model.failpoint import reach
-from midstream.spark.blobs import from_blob, to_blob
-from midstream.spark.lines import to_lines
-from midstream.spark.mapped import MappedMemory
-from midstream.spark.pack import CONTROL, ROWS, TICK, UNTIMED
 
 OUTPUT = "bucket int, kind int, rows long, blob binary"
 """The columns a processor emits."""
@@ -40,6 +38,7 @@ class SparkStore:
     def write_head(self, head: str) -> None:
         """Replace the head."""
         self._head.update((head,))
+        reach("head written")
 
     def read(self, key: Key) -> pa.Table:
         """Return a table."""
@@ -57,9 +56,10 @@ class SparkStore:
 class BucketProcessor(StatefulProcessor):
     """Runs once per bucket and micro-batch; every bucket gets at least a tick."""
 
-    def __init__(self, spec_of: Callable[[int], BucketSpec], mapped_folder: str) -> None:
+    def __init__(self, spec_of: Callable[[int], BucketSpec], shared: str) -> None:
+        """`shared` names the query in the shared memory of each machine."""
         self._spec_of = spec_of
-        self._mapped_folder = mapped_folder
+        self._shared = shared
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -72,38 +72,21 @@ class BucketProcessor(StatefulProcessor):
         spec = self._spec_of(label)
         # What a migration will need is loaded in the first micro-batch of a worker.
         family_of(spec.plan_of(1)).load_kernels(spec.plan_of(1))
-        with MappedMemory(Path(self._mapped_folder) / str(label)) as memory:
+        with MappedMemory(lambda: hold_query(self._shared) / str(label)) as memory:
             bucket = Bucket(spec, label, SparkStore(self._head, self._tables), memory)
             reach("bucket opened")
-            output = bucket.on_batch(_packed(rows, spec))
+            output = bucket.on_batch(unpack(rows, spec, batch_number()))
         reach("bucket done")
         for kind, count, blob in to_lines(output):
             yield Row(bucket=label, kind=kind, rows=count, blob=blob)
+        reach("lines sent")
 
     def close(self) -> None:
         """Nothing to close: state belongs to Spark."""
 
 
-def _packed(rows: Iterator[Row], spec: BucketSpec) -> Packed:
-    """Return what the lines of a micro-batch bring to a bucket."""
-    packed = Packed()
-    for row in rows:
-        if row.kind == TICK:
-            packed.high[row.part] = max(row.high, packed.high.get(row.part, row.high))
-            said = json.loads(bytes(row.blob)) if row.blob is not None else {}
-            if said.get("low") is not None:
-                packed.low[row.part] = min(said["low"], packed.low.get(row.part, said["low"]))
-            if said.get("clock_us") is not None:
-                packed.clock_us = max(said["clock_us"], packed.clock_us or said["clock_us"])
-            packed.last |= said.get("last", False)
-        elif row.kind == UNTIMED:
-            packed.untimed += row.high
-        elif row.kind == CONTROL:
-            packed.controls.append(json.loads(bytes(row.blob)))
-        elif row.kind == ROWS:
-            query = spec.plan_of(row.version).query
-            names = query.columns_of(query.sources[row.alias].alias)
-            mine = Rows.of_table(from_blob(bytes(row.blob)), names)
-            packed.rows.setdefault((row.version, row.alias), []).append((row.part, mine))
-    packed.controls.sort(key=lambda c: c["id"])
-    return packed
+def batch_number() -> int | None:
+    """Return the number of the micro-batch that a task belongs to, as Spark counts them."""
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    return int(number) if number else None

@@ -3,6 +3,7 @@
 recorded streams ──▶ event-time order, late rows set aside ──▶ staged blobs ──▶ Structured Streaming ──▶ sink
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -30,7 +31,12 @@ from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
 from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
+from midstream.live.blobs import to_blob
+from midstream.live.control_log import ControlLog
+from midstream.live.lines import of_lines
+from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.arrivals import StreamReader
+from midstream.local.disk import on_this_machine
 from midstream.local.loop import Loop
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
@@ -38,12 +44,8 @@ from midstream.local.width import describe
 from midstream.migrate.record import NOT_REACHED, QUEUED
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER, NEVER
-from midstream.spark.blobs import to_blob
-from midstream.spark.control_log import ControlLog
 from midstream.spark.graph import Input, labels_of, output_lines
-from midstream.spark.lines import of_lines
-from midstream.spark.mapped import forget_query
-from midstream.spark.settings import shared_memory, with_settings
+from midstream.spark.settings import with_settings
 
 STAGED = "high long, clock long, last boolean, blob binary"
 """The columns of a staged file: up to where all rows have come, how far time itself has, whether it is the end."""
@@ -67,7 +69,9 @@ def rehearse(
     """Run recorded streams through Spark; results reach the sink in the same order as in process."""
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-replay-"))
-    shared = shared_memory() / f"replay-{uuid.uuid4().hex}"
+    shared = f"replay-{uuid.uuid4().hex}"
+    with contextlib.suppress(OSError):
+        hold_query(shared)
     buckets = buckets_for(loop.plans, loop.schedule, loop.buckets)
     report = Report(runtime="spark", buckets=buckets, partitioning=str(loop.plan.partitioning))
     try:
@@ -81,7 +85,8 @@ def rehearse(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         forget_query(shared)
-    report.end({name: reader.late for name, reader in readers.items()}, started)
+    report.set_aside(readers)
+    report.end(started)
     return report
 
 
@@ -236,12 +241,14 @@ class Rehearsal:
         report.migrations = self.records.all()
 
 
-def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) -> None:
+def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: str) -> None:
     """Run all staged micro-batches through Spark."""
     loop = rehearsal.loop
     used = {s.stream.name: s for plan in loop.plans for s in plan.query.sources}
     names = [s.schema.name for s in loop.streams if s.schema.name in used]
     log = ControlLog(folder / "control") if rehearsal.sends_control else None
+    if log is not None:
+        log.make()
     rehearsal.begin(log)
 
     def on_batch(lines: DataFrame, number: int) -> None:
@@ -252,12 +259,12 @@ def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: Path) 
         inputs = []
         for k, name in enumerate(names):
             reader = spark.readStream.schema(STAGED).option("maxFilesPerTrigger", 1)
-            staged = reader.parquet(str(folder / "in" / f"stream{k}"))
+            staged = reader.parquet(on_this_machine(folder / "in" / f"stream{k}"))
             inputs.append(Input(used[name].stream, used[name].position, staged))
-        controls = None if log is None else spark.readStream.text(str(log.folder))
-        lines = output_lines(rehearsal.versions.wanted, inputs, rehearsal.spec(), str(shared), controls)
+        controls = None if log is None else spark.readStream.text(on_this_machine(log.folder))
+        lines = output_lines(rehearsal.versions.wanted, inputs, rehearsal.spec(), shared, controls)
         writer = lines.writeStream.foreachBatch(on_batch)
-        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        writer = writer.option("checkpointLocation", on_this_machine(folder / "checkpoint"))
         # A run over what is there reads no control rows that come later.
         query = (writer.trigger(availableNow=True) if log is None else writer).start()
     while log is not None and query.isActive and rehearsal.seen < rehearsal.total:

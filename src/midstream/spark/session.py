@@ -17,6 +17,7 @@ from midstream.spark.failure import sentence_of
 from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
 from midstream.spark.settings import DEFAULTS
 from midstream.spark.spark_log import SparkLog
+from midstream.spark.submit import submitted_with
 
 
 def open_session(master: str | None, settings: dict[str, str], log: Path) -> SparkSession:
@@ -32,7 +33,8 @@ def open_session(master: str | None, settings: dict[str, str], log: Path) -> Spa
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     pipe = SparkLog(log)
     try:
-        gateway = launch_gateway(conf, {"stdout": pipe.into, "stderr": pipe.into})
+        with submitted_with(wanted):
+            gateway = launch_gateway(None, {"stdout": pipe.into, "stderr": pipe.into})
         context = SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, Py4JError) as error:
         raise MidstreamError(f"Spark did not start: {sentence_of(str(error))} (its log: {log})") from error

@@ -1,11 +1,9 @@
-"""Spark settings a query needs while it starts, and the memory its host shares."""
+"""Spark settings: those of a session, and those a query needs while it starts."""
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -56,9 +54,3 @@ def with_settings(spark: SparkSession, buckets: int, rehearsal: bool = False) ->
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, held)
-
-
-def shared_memory() -> Path:
-    """Return the folder for mapped state: shared memory where the host has it."""
-    root = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
-    return root / f"midstream-{os.getuid()}"

@@ -92,6 +92,7 @@ def test_columns_keep_their_names_and_rows_stay_the_same() -> None:
             assert all(c.total > 0 for _, _, c, _ in costs(plan, statistics))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["optimal", "push-down", "as-written"])
 def test_modes_are_the_cheapest_for_how_operators_work(shape: str) -> None:
     """What it costs to decide on every tuple as it comes counts when modes are chosen."""

@@ -58,6 +58,7 @@ def compare(seeds: range, most: int, operators: int, working: str = WINDOW) -> t
     return compared, pulled
 
 
+@pytest.mark.slow
 def test_all_positions_orders_and_modes() -> None:
     compared, _ = compare(range(60), 150, 6)
     assert compared > 40
@@ -100,6 +101,7 @@ def drawn_statistics(root: Rel, seed: int) -> Statistics:
     return Statistics(rates, {}, {(a, n): 10 ** rng.uniform(1.5, 4) for a in aliases for n in NAMES})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(("count", "star"), [(10, True), (10, False), (14, False)])
 def test_every_place_is_looked_at_in_large_queries(count: int, star: bool, twice: bool) -> None:
@@ -154,6 +156,7 @@ def test_what_many_parts_share_is_taken_out_at_once() -> None:
     assert search.left_out == 0
 
 
+@pytest.mark.slow
 def test_trees_are_the_cheapest_for_operators_that_work_by_tuple() -> None:
     compared, _ = compare(range(100, 130), 150, 6, TUPLE)
     assert compared > 20

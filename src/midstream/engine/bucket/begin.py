@@ -10,7 +10,7 @@ position; where buckets meet, `begun` says what has taken effect, and `refused` 
 from dataclasses import replace
 from typing import Any
 
-from midstream.change.lifecycle import DRAINED, Element
+from midstream.change.lifecycle import DRAINED, STOPPED, TRANSITIONS, Element
 from midstream.change.repository import check_control, columns_of
 from midstream.change.request import GRACEFUL_IMMEDIATE, IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
@@ -39,6 +39,24 @@ class Beginnings:
         self._met: set[str] = set()
         """What all buckets are known to have come to, by its id."""
 
+    def stray(self, control: dict[str, Any]) -> str | None:
+        """Say why a control row cannot be obeyed that nobody has checked; None: it can be."""
+        try:
+            if control["do"] == CHANGE:
+                ChangeRequest(**control["change"])
+                self._spec.plan_of(control["version"])
+            elif control["do"] == CONTROL:
+                ControlRequest(control["control"])
+            elif control["do"] == ELEMENT:
+                Element(control["kind"], control["version"], control["at_us"])
+                if (STOPPED, control["kind"]) not in TRANSITIONS and control["kind"] != DRAINED:
+                    return f"there is no element {control['kind']}"
+                if abs(control["version"]) not in self._control.lives:
+                    return f"there is no version {control['version']}"
+        except (MidstreamError, TypeError, LookupError, OSError) as error:
+            return str(error)
+        return None
+
     def begin_batch(self, controls: list[dict[str, Any]]) -> None:
         """Note what control rows ask for: changes take effect after every row that has been read anywhere."""
         state = self._state
@@ -46,7 +64,7 @@ class Beginnings:
         self._met = {control["of"] for control in controls if control["do"] == MET}
         if not state.batches:
             state.due = list(self._spec.schedule)
-        at_us = max(state.high.values(), default=NEVER) + 1
+        at_us = state.progress.latest_us + 1
         for control in controls:
             here_us = control.get("at_us", at_us)
             if control["do"] == CHANGE:

@@ -10,6 +10,7 @@ micro-batch to the next, or be put together anew from its store for each.
 import time
 from typing import Any
 
+from midstream.change.forget import forget_settled
 from midstream.engine.bucket.begin import Beginnings, changes
 from midstream.engine.bucket.drains import Drains
 from midstream.engine.bucket.spec import BucketSpec
@@ -20,6 +21,7 @@ from midstream.engine.bucket.versions import BucketVersions
 from midstream.engine.control.controls import DRAIN
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.rows.packed import Packed
+from midstream.model.errors import MidstreamError
 from midstream.model.time import NEVER
 
 
@@ -32,7 +34,7 @@ class Bucket:
         self.spec = spec
         self.label = label
         self._store = store
-        self.state = BucketState.new(spec.alone) if store is None else BucketState.read(store, spec.alone)
+        self.state = BucketState.new(spec.alone) if store is None else BucketState.read(store, spec.alone, label)
         self.control = self.state.control
         self._versions = BucketVersions(spec, label, self.state, store, memory)
         self._beginnings = Beginnings(self._versions)
@@ -64,20 +66,25 @@ class Bucket:
         """Process one micro-batch."""
         started = time.perf_counter()
         state, versions, beginnings = self.state, self._versions, self._beginnings
-        controls = [c for c in packed.controls if c["id"] not in state.controls]
+        controls = []
+        for row in packed.controls:
+            if (why := beginnings.stray(row)) is not None:
+                packed.strays.append(f"{row['id']}: {why}")
+            elif row["id"] not in state.controls:
+                controls.append(row)
         if self._paused:
             versions.carry_over(packed)
-        before = versions.before if self._paused else dict(state.high)
-        for position, high in packed.high.items():
-            if high != NEVER:
-                state.high[position] = max(high, state.high.get(position, high))
+        before = versions.before if self._paused else dict(state.progress.high)
+        state.progress.see(packed, self.spec.timings)
         self._clock_us = packed.clock_us
         self._drains.begin_batch()
         beginnings.begin_batch(controls)
         versions.begin_batch(packed, before)
         versions.enter_wanted()
+        self._check_packed(packed)
         beginnings.ask(controls)
-        drain = any(c["do"] == DRAIN for c in controls)
+        number = state.batches if packed.batch is None else packed.batch
+        drain = any(c["do"] == DRAIN and self.spec.runs.meant(c, number) for c in controls)
         # For the whole micro-batch: what has left by then and what leaves after a change meet.
         safe_us = versions.safe_us(drain)
         versions.trace(not self.control.quiet or beginnings.changes_by(self._reached_us(safe_us)))
@@ -88,22 +95,32 @@ class Bucket:
         newest = versions.newest
         statistics = None if newest is None else newest.run.statistics()
         shared = versions.close(drain)
-        state.controls += [c["id"] for c in controls]
+        state.read_controls(controls)
+        forget_settled(self.control)
         state.batches += 1
         if self._store is not None:
             state.write(self._store)
         leaving = [item for version in versions.ran if version.speaks for item in version.run.leaving]
         late = [part for version in versions.ran[:1] for part in version.late_rows()]
+        far = [part for version in versions.ran[:1] for part in version.far_rows()]
         report = {
             **self._report(phase),
             "late": packed.untimed + sum(part.num_rows for part in late),
+            "ahead": sum(part.num_rows for part in far),
             "rows_out": sum(len(item.results) for item in leaving if item.version > 0),
             "left": {str(item.version): item.left_us for item in leaving if len(item.results)},
-            "shared": shared, "controls": controls, "statistics": statistics,
+            "unshared": "" if shared else versions.memory_trouble,
+            "controls": controls, "drains": drain, "strays": packed.strays, "statistics": statistics,
             "version": 0 if newest is None else newest.number, "row": "" if newest is None else newest.run.row,
             "wall_ms": (time.perf_counter() - started) * 1000,
         }  # fmt: skip
-        return BucketOutput(self.label, leaving, late, report)
+        return BucketOutput(self.label, leaving, late + far, report)
+
+    def _check_packed(self, packed: Packed) -> None:
+        """Refuse a micro-batch that brings no rows for the version that runs: whoever packed it did not know of it."""
+        newest = self._versions.newest
+        if newest is not None and packed.versions is not None and newest.number not in packed.versions:
+            raise MidstreamError(f"the rows of version {newest.number} were not packed; start the query again")
 
     def _report(self, phase: str) -> dict[str, Any]:
         """Return counts, plan, phase, and what began or ended in this micro-batch, as plain values."""
@@ -122,6 +139,7 @@ class Bucket:
             "predicate_evaluations": sum(v.tested for v in ran), "flips": sum(v.flips for v in ran),
             "state_tuples": sum(s.tuples for s in sizes), "state_bytes": sum(s.nbytes for s in sizes),
             "waiting": max((v.intake.waiting for v in self._versions.open.values()), default=0),
+            "held_by": self._versions.holder(), "silent": self._versions.silent(),
             "rebuilt": any(v.rebuilt for v in ran),
             "plan": "" if run is None else str(run.plan),
             "join": "auto" if run is None else run.plan.method,
@@ -143,7 +161,7 @@ class Bucket:
 
     def _time_us(self) -> int:
         """Return how far time itself has come: no further than the last row."""
-        return max(self.state.high.values(), default=NEVER) if self._clock_us is None else self._clock_us
+        return self.state.progress.latest_us if self._clock_us is None else self._clock_us
 
     def _run(self, safe_us: int, drain: bool, begins: int | None) -> None:
         """Run all versions up to where no row can come any more, stopping where something is due.

@@ -8,12 +8,14 @@ import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from midstream.engine.bucket.state import Chunk, VersionState
+from midstream.engine.bucket.chunks import TOGETHER, Chunk, HeldChunk, WaitingChunk, to_merge
+from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.store import HELD, STAGE, WAITING, WINDOW, Key, Store
 from midstream.engine.results.output import Leaving, of_table, to_table
-from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import StageRows, StageState
+from midstream.engine.rows.rows import TIME, Rows, in_order
+from midstream.engine.run.contract import StageChunk, StageRows, StageState
 from midstream.model.time import FOREVER
 
 
@@ -33,18 +35,46 @@ class DurableRows:
         chunks = self._state.chunks.get(alias, [])
         return [Rows.of_table(self._store.read(self._key(WINDOW, alias, c.number)), names) for c in chunks]
 
-    def waiting_rows(self, alias: int, names: Sequence[str]) -> list[Rows]:
-        """Read back the rows of an alias that wait."""
-        if not self._state.waiting.get(alias):
-            return []
-        return [Rows.of_table(self._store.read(self._key(WAITING, alias, 0)), names)]
+    @property
+    def released_us(self) -> int:
+        """Return up to where rows have been released."""
+        return self._state.released_us
+
+    def waiting_chunks(self, alias: int) -> list[WaitingChunk]:
+        """Return the chunks of the rows of an alias that wait."""
+        return list(self._state.waiting.get(alias, []))
+
+    def waiting_rows(self, alias: int, chunk: WaitingChunk, names: Sequence[str]) -> Rows:
+        """Read back the rows of a chunk that wait."""
+        rows = Rows.of_table(self._store.read(self._key(WAITING, alias, chunk.number)), names)
+        return in_order([rows]).since(self._state.released_us)
 
     def add(self, alias: int, rows: Rows) -> None:
         """Keep rows that have entered the window of an alias."""
         if len(rows):
-            number = self._state.batches
-            self._store.write(self._key(WINDOW, alias, number), rows.to_table())
-            self._state.chunks.setdefault(alias, []).append(Chunk(number, len(rows), int(rows.times[-1])))
+            table = rows.to_table()
+            chunks = self._state.chunks.setdefault(alias, [])
+            chunks.append(Chunk(self._state.batches, len(rows), int(rows.times[-1]), table.nbytes))
+            while to_merge(chunks):
+                table = self._with_those_before(WINDOW, alias, chunks, table)
+                count = sum(c.rows for c in chunks[-TOGETHER:])
+                chunks[-TOGETHER:] = [chunks[-1]._replace(rows=count, nbytes=table.nbytes)]
+            self._store.write(self._key(WINDOW, alias, self._state.batches), table)
+
+    def _with_those_before(
+        self,
+        kind: str,
+        place: int,
+        chunks: Sequence[Chunk | WaitingChunk | StageChunk | HeldChunk],
+        table: pa.Table,
+    ) -> pa.Table:
+        """Return the tables of the chunks before the last one, and its own, as one; those before are removed."""
+        keys = [self._key(kind, place, chunk.number) for chunk in chunks[-TOGETHER:-1]]
+        # Rows written by an older release may lack columns that came later.
+        whole = pa.concat_tables([*map(self._store.read, keys), table], promote_options="permissive")
+        for key in keys:
+            self._store.remove(key)
+        return whole if kind == HELD else whole.combine_chunks()
 
     def replace(self, alias: int, rows: Rows) -> None:
         """Keep these rows, and no others, as the window of an alias."""
@@ -53,12 +83,34 @@ class DurableRows:
         self.add(alias, rows)
 
     def wait(self, alias: int, rows: Rows | None) -> None:
-        """Keep the rows of an alias that wait, and no others."""
-        if rows is not None:
-            self._store.write(self._key(WAITING, alias, 0), rows.to_table())
-        elif self._state.waiting.get(alias):
-            self._store.remove(self._key(WAITING, alias, 0))
-        self._state.waiting[alias] = 0 if rows is None else len(rows)
+        """Keep further rows of an alias that wait; remove chunks of which no row waits any more."""
+        chunks, released_us = list[WaitingChunk](), self._state.released_us
+        for chunk in self._state.waiting.pop(alias, []):
+            if chunk.latest_us < released_us:
+                self._store.remove(self._key(WAITING, alias, chunk.number))
+            else:
+                chunks.append(chunk)
+        if rows is not None and len(rows):
+            table = rows.to_table()
+            times = int(rows.times[-1]), int(rows.times[0])
+            chunks.append(WaitingChunk(self._state.batches, len(rows), times[0], table.nbytes, times[1]))
+            while to_merge(chunks):
+                table = self._with_those_before(WAITING, alias, chunks, table)
+                table = table.filter(pc.greater_equal(table.column(TIME), released_us)).combine_chunks()
+                merged = chunks[-TOGETHER:]
+                times = max(c.latest_us for c in merged), max(released_us, min(c.first_us for c in merged))
+                chunks[-TOGETHER:] = [
+                    merged[-1]._replace(rows=table.num_rows, latest_us=times[0], nbytes=table.nbytes, first_us=times[1])
+                ]
+            self._store.write(self._key(WAITING, alias, self._state.batches), table)
+        if chunks:
+            self._state.waiting[alias] = chunks
+
+    def wait_anew(self, alias: int, rows: Rows | None) -> None:
+        """Keep these rows of an alias that wait, and no others."""
+        for chunk in self._state.waiting.pop(alias, []):
+            self._store.remove(self._key(WAITING, alias, chunk.number))
+        self.wait(alias, rows)
 
     def expire(self, alias: int, before_us: int | None, keep_rows: int | None, until_us: int = FOREVER) -> None:
         """Drop chunks whose rows are all before a time, or that `keep_rows` later rows have followed.
@@ -78,14 +130,17 @@ class DurableRows:
     def hold_back(self, held: Sequence[Leaving]) -> None:
         """Keep output that must leave later."""
         if held:
-            number = self._state.batches
-            tables = [to_table(h.results) for h in held]
-            self._store.write(self._key(HELD, 0, number), pa.concat_tables(tables))
-            self._state.held.append(number)
+            table = pa.concat_tables([to_table(h.results) for h in held])
+            chunks = self._state.held
+            chunks.append(HeldChunk(self._state.batches, table.nbytes))
+            while to_merge(chunks):
+                table = self._with_those_before(HELD, 0, chunks, table)
+                chunks[-TOGETHER:] = [chunks[-1]._replace(nbytes=table.nbytes)]
+            self._store.write(self._key(HELD, 0, self._state.batches), table)
 
     def take_held(self) -> list[Leaving]:
         """Return the output held back, and forget it."""
-        keys = [self._key(HELD, 0, number) for number in self._state.held]
+        keys = [self._key(HELD, 0, chunk.number) for chunk in self._state.held]
         batches = [batch for key in keys for batch in self._store.read(key).to_batches()]
         found = [Leaving(self._version, of_table(pa.Table.from_batches([batch]))) for batch in batches]
         for key in keys:
@@ -95,25 +150,27 @@ class DurableRows:
 
     def keep_stage(self, stage: int, given: StageRows) -> None:
         """Keep rows that a stage has taken in; drop those it no longer needs."""
-        chunks = self._state.stages.get(stage, StageState()).chunks
+        chunks = list(self._state.stages.get(stage, StageState()).chunks)
         if given.instead:
-            for number, _ in chunks:
-                self._store.remove(self._key(STAGE, stage, number))
+            for chunk in chunks:
+                self._store.remove(self._key(STAGE, stage, chunk.number))
             chunks = []
         if given.rows is not None and given.rows.num_rows:
-            number = self._state.batches
-            self._store.write(self._key(STAGE, stage, number), given.rows)
-            chunks = [*chunks, (number, given.state.end)]
-        while chunks and chunks[0][1] <= given.state.first:
-            self._store.remove(self._key(STAGE, stage, chunks[0][0]))
-            chunks = chunks[1:]
+            table = given.rows
+            chunks.append(StageChunk(self._state.batches, given.state.end, table.nbytes))
+            while to_merge(chunks):
+                table = self._with_those_before(STAGE, stage, chunks, table)
+                chunks[-TOGETHER:] = [chunks[-1]._replace(nbytes=table.nbytes)]
+            self._store.write(self._key(STAGE, stage, self._state.batches), table)
+        while chunks and chunks[0].end <= given.state.first:
+            self._store.remove(self._key(STAGE, stage, chunks.pop(0).number))
         self._state.stages[stage] = StageState(chunks, given.state.counters, given.state.first, given.state.end)
 
     def stage_rows(self) -> list[tuple[int, pa.Table, dict[str, int]]]:
         """Read back the rows of all stages, oldest first, with their counters."""
         out = []
         for stage, state in self._state.stages.items():
-            tables = [self._store.read(self._key(STAGE, stage, number)) for number, _ in state.chunks]
+            tables = [self._store.read(self._key(STAGE, stage, chunk.number)) for chunk in state.chunks]
             # Rows written by an older Midstream lack columns that came later.
             rows = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
             out.append((stage, rows, state.counters))
@@ -128,8 +185,8 @@ class DurableRows:
         """Remove everything the version has kept: it is over."""
         state = self._state
         keys = [self._key(WINDOW, alias, c.number) for alias, chunks in state.chunks.items() for c in chunks]
-        keys += [self._key(WAITING, alias, 0) for alias, count in state.waiting.items() if count]
-        keys += [self._key(STAGE, k, number) for k, stage in state.stages.items() for number, _ in stage.chunks]
-        keys += [self._key(HELD, 0, number) for number in state.held]
+        keys += [self._key(WAITING, alias, c.number) for alias, chunks in state.waiting.items() for c in chunks]
+        keys += [self._key(STAGE, k, c.number) for k, stage in state.stages.items() for c in stage.chunks]
+        keys += [self._key(HELD, 0, c.number) for c in state.held]
         for key in keys:
             self._store.remove(key)

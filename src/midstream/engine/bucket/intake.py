@@ -9,11 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.progress import Progress, Timings
 from midstream.engine.bucket.state import VersionState
+from midstream.engine.bucket.waiting import WaitingRows
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.engine.run.contract import Expiry
 from midstream.model.time import FOREVER
+from midstream.model.timing import Timing
 from midstream.operators.expression.codes import partition_codes
 from midstream.plan.plan import Plan
 from midstream.plan.window import RangeWindow, RowsWindow, Window
@@ -28,10 +31,10 @@ SMALL = 64
 
 
 class Intake:
-    """The rows of one version of a query in one bucket. State: rows that wait, in order, by alias in FROM order."""
+    """The rows of one version of a query in one bucket. State: rows that wait, by alias in FROM order."""
 
     def __init__(
-        self, plan: Plan, state: VersionState, durable: DurableRows | None, lateness_us: dict[int, int], recorded: bool
+        self, plan: Plan, state: VersionState, durable: DurableRows | None, timings: Timings, recorded: bool
     ) -> None:
         self.sources = plan.query.sources
         self.names = [plan.query.columns_of(s.alias) for s in self.sources]
@@ -40,23 +43,22 @@ class Intake:
         self._positions = {s.position for s in self.sources}
         self._state = state
         self._durable = durable
-        self._lateness_us = lateness_us
+        self._timings = timings
         self._recorded = recorded
-        self._waiting: dict[int, Rows] = {}
+        self._waiting = [WaitingRows(rank, names, durable) for rank, names in enumerate(self.names)]
         self.late: dict[int, Rows] = {}
         """Rows of this micro-batch that are late."""
+        self.far: dict[int, Rows] = {}
+        """Rows of this micro-batch that are too far ahead."""
         self._released: dict[int, list[Rows]] = {}
-        if durable is not None:
-            for rank, names in enumerate(self.names):
-                for rows in durable.waiting_rows(rank, names):
-                    self._waiting[rank] = rows
 
     def take_in(self, packed: Packed, version: int, start_us: int | None, before: dict[int, int]) -> None:
         """Take in the rows that may still be in order, beside those that wait; set aside those that are late.
 
-        A row is late when a micro-batch before this one has shown (`before`) a time further ahead than the lateness.
+        A row is late when a micro-batch before this one has shown (`before`) a time further ahead than the lateness, or
+        when the version went on to a later time without its stream. It is too far ahead when it is after the bound.
         """
-        self.late, self._released = {}, {}
+        self.late, self.far, self._released = {}, {}, {}
         for rank, source in enumerate(self.sources):
             given = packed.rows.get((version, rank))
             if not given:
@@ -68,14 +70,19 @@ class Intake:
             if tardy:
                 self.late[rank] = rows.between(0, tardy)
                 rows = rows.between(tardy, len(rows))
+            bound_us = packed.bound.get(source.position)
+            near = len(rows) if bound_us is None else int(np.searchsorted(rows.times, bound_us, side="right"))
+            if near < len(rows):
+                self.far[rank] = rows.between(near, len(rows))
+                rows = rows.between(0, near)
             if len(rows):
-                waiting = self._waiting.get(rank)
-                self._waiting[rank] = rows if waiting is None else in_order([waiting, rows])
+                self._waiting[rank].add(rows)
 
     def _late_before_us(self, position: int, before: dict[int, int]) -> int:
         """Return the time below which rows of a stream are late, by what earlier micro-batches have shown."""
         high = before.get(position)
-        bound = -FOREVER if high is None else high - self._lateness_us.get(position, 0)
+        timing = self._timings.get(position, Timing())
+        bound = -FOREVER if high is None else high - timing.lateness_us
         return max(bound, self._state.released_us)
 
     def first_anywhere_us(self, low: dict[int, int], before: dict[int, int]) -> int | None:
@@ -86,48 +93,48 @@ class Intake:
     @property
     def first_us(self) -> int | None:
         """Return the time of the first row that waits."""
-        return min((int(rows.times[0]) for rows in self._waiting.values()), default=None)
+        return min((us for waiting in self._waiting if (us := waiting.first_us) is not None), default=None)
 
     def start_at(self, start_us: int) -> None:
         """Forget the rows that wait and are from before a time."""
-        for rank, rows in list(self._waiting.items()):
-            self._wait_from(rank, rows, int(np.searchsorted(rows.times, start_us)))
-
-    def _wait_from(self, rank: int, rows: Rows, start: int) -> None:
-        """Let the rows of an alias wait from a place on, and no others."""
-        if start < len(rows):
-            self._waiting[rank] = rows.between(start, len(rows))
-        else:
-            del self._waiting[rank]
+        for waiting in self._waiting:
+            waiting.start_at(start_us)
 
     def share(self, other: "Intake", start_us: int) -> None:
         """Let the rows that wait elsewhere wait here, too, from a time on."""
-        self._waiting = dict(other._waiting)
+        self._wait_as(other)
         self.start_at(start_us)
 
-    def take_over(self, before: "Intake") -> None:
-        """Take over the rows that wait, and the late ones."""
-        self._waiting, self.late = before._waiting, before.late
+    def _wait_as(self, other: "Intake") -> None:
+        """Let the same rows wait as elsewhere, and no others."""
+        for mine, theirs in zip(self._waiting, other._waiting, strict=True):
+            mine.replace(theirs.whole())
 
-    def safe_us(self, drain: bool, high: dict[int, int]) -> int:
+    def read_all(self) -> None:
+        """Read all rows that wait: what is written down of them is about to be forgotten."""
+        for waiting in self._waiting:
+            waiting.whole()
+
+    def take_over(self, before: "Intake") -> None:
+        """Take over the rows that wait, and those set aside."""
+        self._wait_as(before)
+        self.late, self.far = before.late, before.far
+
+    def safe_us(self, drain: bool, progress: Progress) -> int:
         """Return the time below which no row that is not late can still come; when all is drained, after all rows."""
-        if drain and high:
-            return max(high.values()) + 1
-        if not self._positions <= high.keys():
-            return self._state.released_us
-        safe = min(high[p] - self._lateness_us.get(p, 0) for p in self._positions)
-        return max(safe, self._state.released_us)
+        if drain and progress.high:
+            return progress.latest_us + 1
+        return max(progress.safe_us(self._positions, self._timings), self._state.released_us)
 
     def release(self, upto_us: int) -> dict[int, Rows]:
         """Release the rows below a time; return them by alias."""
         released = {}
-        for rank, rows in list(self._waiting.items()):
-            cut = int(np.searchsorted(rows.times, upto_us))
-            if cut:
-                released[rank] = rows.between(0, cut)
-                self._wait_from(rank, rows, cut)
+        for rank, waiting in enumerate(self._waiting):
+            rows = waiting.release(upto_us)
+            if rows is not None:
+                released[rank] = rows
                 if self._durable is not None:
-                    self._released.setdefault(rank, []).append(released[rank])
+                    self._released.setdefault(rank, []).append(rows)
         self._state.released_us = max(self._state.released_us, upto_us)
         return released
 
@@ -138,20 +145,21 @@ class Intake:
 
     def give_back(self) -> dict[int, Rows]:
         """Return the rows that wait by alias, to be taken in again should the version start anew."""
-        return {rank: rows.moved(-self._shift) for rank, rows in self._waiting.items()}
+        held = {rank: waiting.whole() for rank, waiting in enumerate(self._waiting)}
+        return {rank: rows.moved(-self._shift) for rank, rows in held.items() if rows is not None}
 
     @property
     def waiting(self) -> int:
         """Return how many rows wait."""
-        return sum(len(rows) for rows in self._waiting.values())
+        return sum(map(len, self._waiting))
 
     def keep(self, expiry: Expiry | None) -> None:
         """Keep the rows that wait, and those that were released as long as a window needs them."""
         durable = self._durable
         if durable is None:
             return
-        for rank in range(len(self.sources)):
-            durable.wait(rank, self._waiting.get(rank))
+        for waiting in self._waiting:
+            waiting.keep(self._state.released_us)
         for rank, parts in self._released.items():
             durable.add(rank, needed(in_order(parts), self.sources[rank].window, expiry))
         for rank, source in enumerate(self.sources) if expiry is not None else ():
@@ -178,9 +186,8 @@ class Intake:
         inside = later if expiry.next_us is None else last_of_each(rows, window, later)
         durable.replace(rank, rows.where(inside | last_of_each(rows, window, ~later)))
 
-    def late_table(self, rank: int) -> pa.Table:
-        """Return late rows of an alias with their stream's name and their own column names."""
-        rows = self.late[rank]
+    def named_table(self, rank: int, rows: Rows) -> pa.Table:
+        """Return rows of an alias that are set aside, with their stream's name and their own column names."""
         named = rows.to_table().rename_columns(["_time", "_offset", *self.names[rank]])
         return named.append_column("_stream", pa.repeat(self.sources[rank].stream.name, len(rows)))
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from midstream.engine.bucket.state import Due
+from midstream.engine.control.runs import Runs
 from midstream.engine.run.contract import RunSpec
+from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
 
 
@@ -14,8 +16,9 @@ class BucketSpec:
 
     plan_of: Callable[[int], Plan]
     """Returns the plan a version was started with."""
-    lateness_us: dict[int, int]
-    """Allowed lateness per stream position."""
+    timings: dict[int, Timing]
+    """What is allowed of the rows of each stream that is read, by its position; of recorded streams nothing is left to
+    judge."""
     recorded: bool
     """Rows come in order, with the offsets of a recording; else offsets are given as rows come."""
     labels: tuple[int, ...]
@@ -25,6 +28,13 @@ class BucketSpec:
     """What is to happen, known beforehand, in order of time."""
     audit: bool = False
     """Changes count what they lose, unless they say otherwise."""
+    runs: Runs = field(default_factory=Runs)
+    """The runs of a live query: a drain is for one of them."""
+
+    @property
+    def judges_ahead(self) -> bool:
+        """Return whether rows of some stream may be too far ahead."""
+        return any(timing.ahead_us is not None for timing in self.timings.values())
 
     @property
     def alone(self) -> bool:

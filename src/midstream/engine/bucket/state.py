@@ -2,38 +2,39 @@
 
     bucket state: lives of the versions, what is to come ──▶ version state: chunks of rows, rows that wait, what runs
 
-A chunk is what one micro-batch added to one alias's window; it goes when no result can hold one of its rows any more.
+A chunk (`chunks.py`) is what one micro-batch, or a few, added to one alias's window; it goes when no result can hold
+one of its rows any more.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from midstream.change.control import ControlManager
 from midstream.change.plain import control_of_plain, control_to_plain
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.bucket.chunks import Chunk, HeldChunk, WaitingChunk
+from midstream.engine.bucket.progress import Progress
 from midstream.engine.bucket.store import Store
-from midstream.engine.run.contract import StageState
+from midstream.engine.run.contract import StageChunk, StageState
 from midstream.migrate.request import MigrationRequest
-from midstream.model.format import check_format
-from midstream.model.time import NEVER
+from midstream.model.format import check_format, document, whole
+from midstream.model.time import FOREVER, NEVER
 
-FORMAT = 3
-"""The form in which buckets write down what they remember. Since 3, rows of windows over results may be folded."""
+FORMAT = 4
+"""The form in which buckets write down what they remember.
+
+Since 3, rows of windows over results may be folded; since 4, chunks are lists with their sizes, rows that wait lie in
+chunks, and it is known when streams were last heard of.
+"""
 OLDEST_FORMAT = 2
 """What this release still reads."""
+MOST_CONTROLS = 256
+"""Control rows that a bucket remembers to have read."""
 Due = ChangeRequest | ControlRequest | MigrationRequest
 """Something that is to happen at a position."""
 _KINDS: dict[str, type[Due]] = {"change": ChangeRequest, "control": ControlRequest, "migrate": MigrationRequest}
-
-
-@dataclass
-class Chunk:
-    """What is known of a chunk without reading it."""
-
-    number: int
-    rows: int
-    latest_us: int
 
 
 @dataclass
@@ -48,23 +49,40 @@ class VersionState:
     """Rows below this time have been through the operators."""
     chunks: dict[int, list[Chunk]] = field(default_factory=dict)
     """Per alias: the rows in its window."""
-    waiting: dict[int, int] = field(default_factory=dict)
-    """Per alias: how many rows wait for their time."""
-    held: list[int] = field(default_factory=list)
+    waiting: dict[int, list[WaitingChunk]] = field(default_factory=dict)
+    """Per alias: the rows that wait for their time; those before `released_us` wait no more."""
+    held: list[HeldChunk] = field(default_factory=list)
     """Chunks of output that is held back."""
     stages: dict[int, StageState] = field(default_factory=dict)
     """What the windows over the results hold."""
     run: dict[str, Any] = field(default_factory=dict)
     """What the run itself remembers: its plan, migrations under way, the next hop."""
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return the state as values that JSON can hold. They are shared: this is done in every micro-batch."""
+        return {**vars(self), "stages": {number: vars(stage) for number, stage in self.stages.items()}}
+
     @staticmethod
     def of(plain: dict[str, Any]) -> "VersionState":
         """Read a state from plain values."""
         state = VersionState(**plain)
-        state.chunks = {int(a): [Chunk(**c) for c in chunks] for a, chunks in plain["chunks"].items()}
-        state.waiting = {int(a): count for a, count in plain["waiting"].items()}
+        state.chunks = {int(a): [_chunk(c) for c in chunks] for a, chunks in plain["chunks"].items()}
+        state.held = [HeldChunk(*held) if isinstance(held, list) else HeldChunk(held) for held in plain["held"]]
+        state.waiting = {int(a): _waiting(held) for a, held in plain["waiting"].items() if held}
         state.stages = {int(k): StageState(**s) for k, s in plain["stages"].items()}
+        for stage in state.stages.values():
+            stage.chunks = [StageChunk(*chunk) for chunk in stage.chunks]
         return state
+
+
+def _chunk(plain: list[int] | dict[str, int]) -> Chunk:
+    """Read a chunk; before format 4 it has names and no size."""
+    return Chunk(**plain) if isinstance(plain, dict) else Chunk(*plain)
+
+
+def _waiting(held: int | list[list[int]]) -> list[WaitingChunk]:
+    """Read the chunks of rows that wait; before format 4 they were one, of which only the number of rows was known."""
+    return [WaitingChunk(0, held, FOREVER)] if isinstance(held, int) else [WaitingChunk(*chunk) for chunk in held]
 
 
 @dataclass
@@ -78,12 +96,16 @@ class BucketState:
     next_version: int = 2
     batches: int = 0
     """Micro-batches this bucket has seen."""
-    high: dict[int, int] = field(default_factory=dict)
-    """Largest time seen per stream position."""
+    progress: Progress = field(default_factory=Progress)
+    """How far the streams have come."""
     controls: list[str] = field(default_factory=list)
-    """Control rows that have been read, by id."""
+    """The last control rows that have been read, by id."""
     counted_us: int = NEVER
     """Rows before this time have been counted as input."""
+
+    def read_controls(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Note that control rows have been read. One comes again only soon after: the log reads each file once."""
+        self.controls = [*self.controls, *(row["id"] for row in rows)][-MOST_CONTROLS:]
 
     @staticmethod
     def new(decides: bool) -> "BucketState":
@@ -91,38 +113,43 @@ class BucketState:
         return BucketState(ControlManager(decides=decides))
 
     @staticmethod
-    def read(store: Store, decides: bool) -> "BucketState":
+    def read(store: Store, decides: bool, label: int = 0) -> "BucketState":
         """Return what a bucket remembers."""
-        written = store.read_head()
+        written, name = store.read_head(), f"the state of bucket {label}"
         if written is None:
             return BucketState.new(decides)
-        plain = json.loads(written)
-        check_format("this state", plain.get("format"), FORMAT, OLDEST_FORMAT)
-        return BucketState(
-            control_of_plain(plain["control"]),
-            {int(v): VersionState.of(state) for v, state in plain["versions"].items()},
-            [_KINDS[kind](**request) for kind, request in plain["due"]],
-            plain["next_version"],
-            plain["batches"],
-            {int(p): high for p, high in plain["high"].items()},
-            plain["controls"],
-            plain["counted_us"],
-        )
+        plain = document(name, written.encode())
+        check_format(name, plain.get("format"), FORMAT, OLDEST_FORMAT)
+        with whole(name):
+            return BucketState(
+                control_of_plain(plain["control"]),
+                {int(v): VersionState.of(state) for v, state in plain["versions"].items()},
+                [_KINDS[kind](**request) for kind, request in plain["due"]],
+                plain["next_version"],
+                plain["batches"],
+                Progress.of(plain["progress"]) if "progress" in plain else Progress.seen(_by_position(plain["high"])),
+                plain["controls"],
+                plain["counted_us"],
+            )
 
     def write(self, store: Store) -> None:
         """Write everything down."""
         plain = {
             "format": FORMAT,
             "control": control_to_plain(self.control),
-            "versions": {v: asdict(state) for v, state in self.versions.items()},
+            "versions": {v: state.to_plain() for v, state in self.versions.items()},
             "due": [[kind_of(due), asdict(due)] for due in self.due],
             "next_version": self.next_version,
             "batches": self.batches,
-            "high": self.high,
+            "progress": self.progress.to_plain(),
             "controls": self.controls,
             "counted_us": self.counted_us,
         }
         store.write_head(json.dumps(plain))
+
+
+def _by_position(plain: dict[str, int]) -> dict[int, int]:
+    return {int(position): us for position, us in plain.items()}
 
 
 def kind_of(due: Due) -> str:

@@ -24,8 +24,14 @@ from midstream.plan.plan import Plan
 class OperatorMemory(Protocol):
     """Where the operators of a bucket lie between two micro-batches, so that they need not be rebuilt."""
 
-    def take(self, version: int, token: str) -> Any | None:
-        """Return what was published under a token, or None; it is gone from there then."""
+    trouble: str
+    """Why there is no room for operators, in a sentence; empty: there was."""
+
+    def take(self, version: int, token: str, plan: Plan) -> Any | None:
+        """Return what was published under a token, or None; it is gone from there then.
+
+        Functions of the user are those of the plan the version was started with.
+        """
 
     def publish(self, version: int, token: str, exported: Any) -> bool:
         """Keep operators under a token; return whether there was room."""
@@ -51,7 +57,7 @@ class VersionInBucket:
         self.state = state
         self._durable = None if store is None else DurableRows(store, state, number)
         self._memory = memory
-        self.intake = Intake(plan, state, self._durable, spec.lateness_us, spec.recorded)
+        self.intake = Intake(plan, state, self._durable, spec.timings, spec.recorded)
         self.speaks = first or not plan.partitioning.one_bucket
         """Results come from here: of a version that runs in one bucket only from the first.
 
@@ -76,7 +82,7 @@ class VersionInBucket:
         state, durable = self.state, self._durable
         if durable is None or not state.token:
             return family_of(plan).rebuild(self.number, plan, spec, Kept()), False
-        exported = None if self._memory is None else self._memory.take(self.number, state.token)
+        exported = None if self._memory is None else self._memory.take(self.number, state.token, plan)
         if exported is not None:
             run = family_of(plan).adopt(self.number, spec, exported, state.run)
         else:
@@ -144,4 +150,11 @@ class VersionInBucket:
 
     def late_rows(self) -> list[pa.Table]:
         """Return the late rows of this micro-batch that count here, a table for each stream."""
-        return [self.intake.late_table(rank) for rank in self.intake.late if rank in self._counted]
+        return self._set_aside(self.intake.late)
+
+    def far_rows(self) -> list[pa.Table]:
+        """Return the rows of this micro-batch that are too far ahead and count here, a table for each stream."""
+        return self._set_aside(self.intake.far)
+
+    def _set_aside(self, rows: dict[int, Rows]) -> list[pa.Table]:
+        return [self.intake.named_table(rank, mine) for rank, mine in rows.items() if rank in self._counted]

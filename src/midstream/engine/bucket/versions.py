@@ -76,7 +76,7 @@ class BucketVersions:
 
     def wait_for_due(self) -> None:
         """Let versions of changes that have not begun yet keep the rows from their positions on."""
-        reached_us = max(self.state.high.values(), default=NEVER)
+        reached_us = self.state.progress.latest_us
         for number, at_us in self._due():
             if at_us <= reached_us and number not in self.open:
                 self.control.begin_version(number)
@@ -106,14 +106,30 @@ class BucketVersions:
 
     def safe_us(self, drain: bool) -> int:
         """Return up to where all rows have come, for the versions that run: here, or in another bucket."""
-        high, living = self.state.high, self._living()
+        progress, timings, living = self.state.progress, self.spec.timings, self._living()
         if not living:
-            return min(high.values(), default=NEVER)
-        safe_us = min(version.intake.safe_us(drain, high) for version in living)
+            return min(progress.high.values(), default=NEVER)
+        safe_us = min(version.intake.safe_us(drain, progress) for version in living)
         elsewhere = [] if drain else [n for n, life in self.control.lives.items() if life.drained_here]
-        sources = [source for number in elsewhere for source in self.spec.plan_of(number).query.sources]
-        known = (high.get(s.position, NEVER) - self.spec.lateness_us.get(s.position, 0) for s in sources)
-        return max(min(safe_us, *known, safe_us), *(version.state.released_us for version in living))
+        positions = {source.position for number in elsewhere for source in self.spec.plan_of(number).query.sources}
+        if positions:
+            safe_us = min(safe_us, progress.safe_us(positions, timings))
+        return max(safe_us, *(version.state.released_us for version in living))
+
+    def holder(self) -> dict[str, Any] | None:
+        """Return which stream of the newest version holds the others back, and by how much event time."""
+        newest = self.newest
+        if newest is None or self.spec.recorded:
+            return None
+        names = {s.position: s.stream.name for s in newest.intake.sources}
+        found = self.state.progress.holder(names, self.spec.timings)
+        return None if found is None else {"stream": names[found[0]], "lag_us": found[1], "silent_us": found[2]}
+
+    def silent(self) -> list[str]:
+        """Return the streams of the newest version that nobody waits for."""
+        newest = self.newest
+        silent = self.state.progress.silent(self.spec.timings)
+        return sorted({s.stream.name for s in newest.intake.sources if s.position in silent}) if newest else []
 
     def enter_wanted(self) -> list[VersionInBucket]:
         """Take up the versions that are wanted and not there; return them."""
@@ -204,6 +220,11 @@ class BucketVersions:
                     for rank, rows in over.intake.give_back().items():
                         self._packed.rows[number, rank] = [(0, rows)]
 
+    @property
+    def memory_trouble(self) -> str:
+        """Return why operators found no room in the memory of this host."""
+        return "" if self._memory is None else self._memory.trouble
+
     def close(self, release: bool) -> bool:
         """Keep what must last of each version, forget the others; see `VersionInBucket.close`."""
         closed = [version.close(release, self._packed.last) for version in self.open.values()]
@@ -222,6 +243,8 @@ class BucketVersions:
     def restart(self, number: int) -> None:
         """Forget what a version holds: it starts anew, with the rows that wait."""
         before = self.open.pop(number, None)
+        if before is not None:
+            before.intake.read_all()
         self._forget(number)
         if before is not None:
             fresh = self._enter(number)

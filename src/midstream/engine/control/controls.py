@@ -1,5 +1,6 @@
 """Control rows: what can be asked of a running query, and of its buckets, as plain values with an id each."""
 
+import json
 from typing import Any, Protocol
 
 STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
@@ -16,11 +17,52 @@ CONTROLS = {
 }
 
 
+FORMAT = 1
+"""The form of control rows that last. One that names none was written by hand, or by an older release: it is read."""
+
+
+_NEEDS: dict[str, dict[str, type]] = {
+    STOP: {}, DRAIN: {}, SNAPSHOT: {}, MIGRATE: {"migration": dict}, CHANGE: {"change": dict, "version": int},
+    CONTROL: {"control": str}, ELEMENT: {"kind": str, "version": int, "at_us": int}, MET: {"of": str},
+}  # fmt: skip
+_MAY_HAVE: dict[str, type] = {"run": int, "at_us": int, "version": int, "of": str, "plan": dict}
+"""What else a row may say, and of what type."""
+
+
+def control_row(data: bytes) -> dict[str, Any] | None:
+    """Return the control row that some bytes are, or None; one of a newer release is none.
+
+    >>> control_row(b'{"id": "7", "do": "stop"}'), control_row(b'{"id": "7", "do": "stop", "format": 99}')
+    ({'id': '7', 'do': 'stop'}, None)
+    """
+    try:
+        row = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get("do"), str):
+        return None
+    found = row.pop("format", FORMAT)
+    is_ours = type(found) is int and found <= FORMAT
+    return row if is_ours and _has_what_it_needs(row) else None
+
+
+def _has_what_it_needs(row: dict[str, Any]) -> bool:
+    needs = _NEEDS.get(row["do"])
+    return (
+        needs is not None
+        and all(type(row.get(key)) is kind for key, kind in needs.items())
+        and all(type(row[key]) is kind for key, kind in _MAY_HAVE.items() if row.get(key) is not None)
+    )
+
+
 class ControlSink(Protocol):
     """Takes control rows for all buckets; each is read once, at the same place in all of them."""
 
-    def send(self, do: str, *, identity: str | None = None, **more: Any) -> str:
-        """Append a control row; return its id. One sent again under the same id is read once."""
+    def send(self, do: str, *, identity: str | None = None, once: str | None = None, **more: Any) -> str:
+        """Append a control row; return its id. One sent again under the same id is read once.
+
+        So is one without an id of its own that a micro-batch sends again which is run again: `once` says which it is.
+        """
 
     def read(self, identity: str) -> dict[str, Any] | None:
         """Return the control row of that id, or None."""
@@ -29,15 +71,19 @@ class ControlSink(Protocol):
         """Return the id of the last control row that has a plan of a version; empty: there is none."""
 
 
+KEPT_ROWS = 64
+"""Control rows that are kept after they were taken, beside the last plan of each version."""
+
+
 class ControlQueue:
-    """Control rows of a query in this process, until its buckets take them."""
+    """Control rows of a query in this process, until its buckets take them, and the last ones taken."""
 
     def __init__(self) -> None:
         self._sent = 0
         self._rows: dict[str, dict[str, Any]] = {}
         self._waiting: list[str] = []
 
-    def send(self, do: str, *, identity: str | None = None, **more: Any) -> str:
+    def send(self, do: str, *, identity: str | None = None, once: str | None = None, **more: Any) -> str:
         """Append a control row; return its id."""
         self._sent += 1
         identity = identity or f"{self._sent:08d}"
@@ -58,7 +104,12 @@ class ControlQueue:
     def take(self) -> list[dict[str, Any]]:
         """Return the rows that no bucket has read, oldest first."""
         waiting, self._waiting = self._waiting, []
-        return [self._rows[identity] for identity in waiting]
+        taken = [self._rows[identity] for identity in waiting]
+        if len(self._rows) > 2 * KEPT_ROWS:
+            plans = {row.get("version", 1): name for name, row in self._rows.items() if "plan" in row}
+            needed = {*list(self._rows)[-KEPT_ROWS:], *plans.values()}
+            self._rows = {name: row for name, row in self._rows.items() if name in needed}
+        return taken
 
     def to_plain(self) -> dict[str, Any]:
         """Return all rows, and which of them no bucket has read, as plain values."""

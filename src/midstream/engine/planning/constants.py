@@ -19,14 +19,15 @@ def constants_file() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "midstream" / "costs.json"
+    # Without a home, as executors may be, this is no folder, and there is no file.
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home) / "midstream" / "costs.json"
 
 
 def load_constants(file: Path | None = None) -> Constants:
     """Return the constants of this machine, or the known ones when it was never calibrated for this model."""
     place = file or constants_file()
-    if not place.is_file():
+    if not os.path.isfile(place):  # nor in a home that may not be looked into
         return Constants()
     try:
         read = json.loads(place.read_text(encoding="utf-8"))

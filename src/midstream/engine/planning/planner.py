@@ -88,8 +88,12 @@ class Planner:
         except (MidstreamError, TypeError) as error:
             plan = str(words.get("plan"))
             return MigrationRecord(control["id"], plan, MOVING_STATE, state=REFUSED, reason=str(error))
-        # A micro-batch that is run again sends the same row.
-        return self.ask(request, f"{control['id']}-plan")
+        # A micro-batch that is run again sends the same row, whatever it would plan now.
+        row = f"{control['id']}-plan"
+        if self._log.read(row) is not None:
+            self._note(row)
+            return MigrationRecord.of(request, MOVING_STATE)
+        return self.ask(request, row)
 
     def ask(self, request: MigrationRequest, row: str | None = None) -> MigrationRecord:
         """Plan a migration and send it, or refuse to; return its record so far."""
@@ -109,13 +113,15 @@ class Planner:
             return
         plan = self._adviser.advice(self.statistics)
         if plan is not None:
-            self._send(MigrationRequest(str(plan)), plan)
+            self._send(MigrationRequest(str(plan)), plan, once=f"advice-{events[0]['batches']:08d}")
 
-    def _send(self, request: MigrationRequest, plan: Plan, row: str | None = None) -> None:
+    def _send(self, request: MigrationRequest, plan: Plan, row: str | None = None, once: str | None = None) -> None:
         """Send a plan to all buckets."""
         of = {"of": request.identity} if request.identity else {}
-        asked = request.to_dict()
-        row = self._log.send(MIGRATE, identity=row, migration=asked, plan=write_plan(plan), version=self._version, **of)
-        self._plans[row] = plan
+        sent = {"migration": request.to_dict(), "plan": write_plan(plan), "version": self._version, **of}
+        self._note(self._log.send(MIGRATE, identity=row, once=once, **sent))
+
+    def _note(self, row: str) -> None:
+        """Note that a plan is on its way; the row has it, be it one that was sent before a crash."""
         self._coming = row
         self._unread.add(row)

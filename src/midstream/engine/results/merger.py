@@ -101,7 +101,7 @@ class ResultMerger:
         open_to = {c.new for c in self.control.open_changes}
         lives = self.control.lives
         idle = [v for v in lives if not lives[v].alive and not self.control.audits(v)]
-        return [v for v in idle if v not in open_to and v != self.version]
+        return [v for v in idle if v not in open_to and v not in (self.version, self.control.latest)]
 
     def on_batch(self, outputs: Sequence[BucketOutput], everything: bool = False) -> list[Departure]:
         """Take what all buckets emit in a micro-batch; return what leaves, in order. `everything` at the end."""
@@ -181,13 +181,19 @@ class ResultMerger:
             self.control.last_left = (max(times + before), time.perf_counter())
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
-        """Return the results of the one version that runs."""
+        """Return the results of the one version that runs.
+
+        While a change waits for its position results come here already, though buckets have nothing yet to put in
+        order: they leave as they would straight from the workers.
+        """
         (version,) = (life.version for life in self.control.alive)
         # Buckets may not have heard yet that another version is over.
         leaving = [item for item in leaving if item.version == version]
         out = []
         left_us = NEVER if self.control.last_left is None else self.control.last_left[0]
-        for results in self._merged(version, leaving, {}) if leaving else ():
+        ordered = all(item.hop_us is not None or item.place() is not None for item in leaving)
+        merged = self._merged(version, leaving, {}) if ordered else [item.results for item in leaving]
+        for results in merged:
             if not len(results):
                 continue  # what came in one bucket went in another
             left_us = max(left_us, last_left_us(results))

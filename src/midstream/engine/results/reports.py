@@ -15,7 +15,13 @@ class BatchSummary:
     rows_in: int = 0
     rows_out: int = 0
     late: int = 0
+    ahead: int = 0
+    """Rows that were too far ahead."""
     waiting: int = 0
+    held_by: dict[str, Any] | None = None
+    """The stream that holds the others back: `lag_us` of event time, since its last row `silent_us`."""
+    silent: list[str] = field(default_factory=list)
+    """Streams that the others do not wait for."""
     released_us: int = 0
     predicate_evaluations: int = 0
     state_tuples: int = 0
@@ -23,7 +29,8 @@ class BatchSummary:
     rebuilt: int = 0
     """Buckets whose states were rebuilt from their window rows."""
     unshared: int = 0
-    """Buckets whose states did not fit into shared memory and will be rebuilt."""
+    """Buckets whose states are not in shared memory and will be rebuilt."""
+    why_unshared: str = ""
     bucket_ms: float = 0.0
     """The slowest bucket."""
     controls: list[dict[str, Any]] = field(default_factory=list)
@@ -46,27 +53,46 @@ class BatchSummary:
         return replace(self, **sums, phase=phase, migrations=[*earlier.migrations, *self.migrations])
 
 
-SUMMED = ("rows_in", "rows_out", "late", "predicate_evaluations", "hops", "flips")
+COUNTS = ("rows_in", "rows_out", "late", "ahead", "predicate_evaluations")
+SUMMED = (*COUNTS, "hops", "flips")
 
 
 def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
     """Sum the reports of all buckets of one micro-batch. Broadcast rows count in every bucket that got them."""
     out = BatchSummary()
     for report in reports:
-        for name in ("rows_in", "rows_out", "late", "waiting", "predicate_evaluations", "state_tuples", "state_bytes"):
+        for name in (*COUNTS, "waiting", "state_tuples", "state_bytes"):
             setattr(out, name, getattr(out, name) + report[name])
         out.flips += report["flips"]
+        out.held_by, out.silent = report["held_by"], report["silent"]
         out.hops, out.row = report["hops_passed"], report["row"]
         out.batches = report["batches"]
         out.released_us = report["released_us"]
         out.rebuilt += bool(report["rebuilt"])
-        out.unshared += not report["shared"]
+        out.unshared += bool(report["unshared"])
+        out.why_unshared = out.why_unshared or report["unshared"]
         out.bucket_ms = max(out.bucket_ms, report["wall_ms"])
         out.controls = report["controls"]
         out.plan, out.join = report["plan"], report["join"]
         out.phase = report["phase"] if out.phase == "steady" else out.phase
     out.migrations = over_all_buckets([report["migrations"] for report in reports])
     return out
+
+
+def held_back(held_by: dict[str, Any] | None) -> str:
+    """Say which stream holds the others back.
+
+    >>> held_back({"stream": "b", "lag_us": 90_500_000, "silent_us": 0})
+    "stream 'b' holds the others back by 90.5 s of event time"
+    >>> held_back({"stream": "b", "lag_us": 90_000_000, "silent_us": 95_000_000})
+    "stream 'b' holds the others back by 90.0 s of event time: no row of it has come for 95.0 s"
+    """
+    if held_by is None:
+        return "rows wait for others that may come late"
+    since = f": no row of it has come for {held_by['silent_us'] / 1e6:,.1f} s" if held_by["silent_us"] else ""
+    return (
+        f"stream '{held_by['stream']}' holds the others back by {held_by['lag_us'] / 1e6:,.1f} s of event time{since}"
+    )
 
 
 def over_all_buckets(reported: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -41,6 +41,10 @@ class Rows:
         columns = {n: a.slice(start, stop - start) for n, a in self.columns.items()}
         return Rows(self.times[start:stop], self.offsets[start:stop], columns)
 
+    def since(self, start_us: int) -> "Rows":
+        """Return the rows from a time on; they are in order of time."""
+        return self.between(int(np.searchsorted(self.times, start_us)), len(self))
+
     def moved(self, shift: int) -> "Rows":
         """Return the rows with their offsets moved."""
         return Rows(self.times, self.offsets + shift, self.columns) if shift else self
@@ -65,15 +69,19 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return concatenated(column.chunks) if column.num_chunks else column.combine_chunks()
 
 
-def in_order(parts: Sequence[Rows]) -> Rows:
-    """Put rows together, sorted by time; among equal times in the order given."""
+def in_arrival_order(parts: Sequence[Rows]) -> Rows:
+    """Put rows together in the order given."""
     if len(parts) > 1:
         parts = [p for p in parts if len(p)] or parts[:1]
     if len(parts) == 1:
-        whole = parts[0]
-    else:
-        columns = {n: concatenated([p.columns[n] for p in parts]) for n in parts[0].columns}
-        whole = Rows(np.concatenate([p.times for p in parts]), np.concatenate([p.offsets for p in parts]), columns)
+        return parts[0]
+    columns = {n: concatenated([p.columns[n] for p in parts]) for n in parts[0].columns}
+    return Rows(np.concatenate([p.times for p in parts]), np.concatenate([p.offsets for p in parts]), columns)
+
+
+def in_order(parts: Sequence[Rows]) -> Rows:
+    """Put rows together, sorted by time; among equal times in the order given."""
+    whole = in_arrival_order(parts)
     times = whole.times
     if len(times) and (times[1:] < times[:-1]).any():
         return whole.take(np.argsort(times, kind="stable"))

@@ -8,7 +8,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -22,11 +22,19 @@ from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
 
 
+class StageChunk(NamedTuple):
+    """What is known of rows in a window over results without reading them: `end` is the number after the last one."""
+
+    number: int
+    end: int
+    nbytes: int = 0
+
+
 @dataclass
 class StageState:
-    """What is known of a stage: its chunks with the number after their last row, and a few counters."""
+    """What is known of a stage: its chunks, and a few counters."""
 
-    chunks: list[tuple[int, int]] = field(default_factory=list)
+    chunks: list[StageChunk] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     first: int = 0
     """Rows numbered below are not needed any more."""

@@ -105,9 +105,11 @@ class ExpressionBinder:
         if node.is_string:
             return literal(node.name)
         text = node.name
-        if "e" in text.lower():
-            return literal(float(text))
-        return literal(decimal.Decimal(text) if "." in text else int(text))
+        try:
+            number = float(text) if "e" in text.lower() else decimal.Decimal(text) if "." in text else int(text)
+        except (ValueError, ArithmeticError):
+            self.refuse(f"'{text[:40]}' is not a number", node)
+        return literal(number)
 
     def connective(self, node: exp.Expr) -> Expr:
         assert isinstance(node, exp.Connector)

@@ -75,7 +75,7 @@ class GroupBinder(ExpressionBinder):
     def _meant(self, node: exp.Expr, entries: Sequence[exp.Expr]) -> exp.Expr:
         """Return the tree that an entry of GROUP BY stands for."""
         if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.name) if node.name.isdigit() else 0
+            place = int(node.name) if node.name.isdecimal() and len(node.name) < 10 else 0
             if not 1 <= place <= len(entries) or any(star_of(e) for e in entries):
                 raise PlanError(f"GROUP BY {node.name} is no place in the select list")
             return entries[place - 1].unalias()

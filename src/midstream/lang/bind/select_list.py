@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.syntax.dialect import Midstream
+from midstream.model.errors import SqlError
 from midstream.model.types import INTERVAL
 from midstream.plan.expr import Expr
 
@@ -28,6 +29,8 @@ def star_of(node: exp.Expr) -> exp.Star | None:
 
 def select_items(select: exp.Select, expressions: ExpressionBinder) -> Iterator[Item]:
     """Yield the select list with every name decided."""
+    if not select.expressions:
+        raise SqlError("a query selects at least one column")
     items = [(node, *item) for node in select.expressions for item in _named(node, expressions)]
     taken: set[str] = set()
     for node in select.expressions:

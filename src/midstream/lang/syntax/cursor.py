@@ -10,6 +10,9 @@ from midstream.lang.syntax.place import error_at
 from midstream.model.errors import SqlError
 from midstream.model.time import unit_us
 
+MOST_DIGITS = 100
+"""A number with more digits before or after the point is none that a clause could have."""
+
 
 class Cursor:
     """A place among tokens that moves on with what is read; errors point to it."""
@@ -56,7 +59,10 @@ class Cursor:
     def number(self, text: str) -> Fraction:
         """Return the number that a text is."""
         try:
-            return Fraction(Decimal(text.strip()))
+            found = Decimal(text.strip())
+            if found and abs(found.adjusted()) > MOST_DIGITS:
+                raise ValueError(text)
+            return Fraction(found)
         except (ArithmeticError, ValueError):
             raise self.error(f"'{text}' is not a number; {self.example}") from None
 

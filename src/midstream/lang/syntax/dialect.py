@@ -8,6 +8,7 @@ sqlglot never sees a window, so none of its private methods is overridden. Funct
 their arguments in order; the function table of the plan room says what they mean.
 """
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 
 from midstream.lang.syntax.hop_clause import take_hop
+from midstream.lang.syntax.open_joins import refuse_open_joins
 from midstream.lang.syntax.place import error_at, offset_of, range_of
 from midstream.lang.syntax.window_clause import WindowClause, is_window, read_window
 
@@ -43,6 +45,7 @@ class MidstreamParser(DuckDBParser):
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse a text that may hold windows."""
         refuse_statements(raw_tokens, sql)
+        refuse_open_joins(raw_tokens, sql)
         plain, hop = take_hop(raw_tokens, sql)
         rest, windows = take_windows(plain, sql)
         trees = super().parse(rest, sql)
@@ -159,13 +162,19 @@ def refuse_statements(tokens: Sequence[Token], sql: str) -> None:
         raise error_at(f"a query starts with SELECT, but here is '{first.text}'", sql, first.start)
 
 
+@functools.lru_cache(maxsize=4)
+def _tokens(sql: str) -> Sequence[Token]:
+    """Return the tokens of a text: many places of the same one are asked for."""
+    return tuple(Midstream().tokenize(sql))
+
+
 def keyword_offset(sql: str, word: str) -> int | None:
     """Return where a keyword stands in a text.
 
     >>> keyword_offset("SELECT DISTINCT x", "DISTINCT")
     7
     """
-    found = (t.start for t in Midstream().tokenize(sql) if " ".join(t.text.upper().split()) == word)
+    found = (t.start for t in _tokens(sql) if " ".join(t.text.upper().split()) == word)
     return next(found, None)
 
 
@@ -174,5 +183,4 @@ def keyword_before(sql: str, kinds: Collection[TokenType], node: exp.Expr) -> in
     start = offset_of(node)
     if start is None or not sql:
         return None
-    tokens: Sequence[Token] = Midstream().tokenize(sql)
-    return max((t.start for t in tokens if t.token_type in kinds and t.start < start), default=None)
+    return max((t.start for t in _tokens(sql) if t.token_type in kinds and t.start < start), default=None)

@@ -31,6 +31,8 @@ _TYPES: dict[exp.DType, pa.DataType] = {
     exp.DType.TIMESTAMPNTZ: TIMESTAMP,
     exp.DType.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
 }
+LONGEST_INTERVAL = 1000
+"""Characters: no number that is a duration has so many."""
 
 
 def read_type(node: exp.DataType) -> pa.DataType:
@@ -40,7 +42,12 @@ def read_type(node: exp.DataType) -> pa.DataType:
     Decimal128Type(decimal128(10, 2))
     """
     if node.this == exp.DType.DECIMAL:
-        precision, scale = (*(int(p.name) for p in node.expressions), 0, 0)[:2] if node.expressions else (18, 3)
+        words = [p.name for p in node.expressions] or ["18", "3"]
+        if not all(word.isdecimal() and len(word) < 4 for word in words):
+            raise PlanError(
+                f"DECIMAL takes how many digits it has, and how many of them after the point: {node.sql('duckdb')}"
+            )
+        precision, scale = (*map(int, words), 0, 0)[:2]
         if not (0 < precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision):
             raise PlanError(f"DECIMAL({precision}, {scale}) does not exist; it has 1 to {MAX_DECIMAL_DIGITS} digits")
         return pa.decimal128(precision, scale)
@@ -66,6 +73,8 @@ def read_interval(node: exp.Expr) -> dt.timedelta:
     parts = re.findall(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     if "".join(a + u for a, u in parts) != re.sub(r"\s", "", text) or not parts:
         raise PlanError(f"INTERVAL '{text}' cannot be read; write for example INTERVAL 10 SECONDS")
+    if len(text) > LONGEST_INTERVAL:
+        raise PlanError("INTERVAL is too long")
     total = Fraction(0)
     for number, word in parts:
         scale = unit_us(word)

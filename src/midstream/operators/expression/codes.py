@@ -45,15 +45,17 @@ def code_together(parts: list[Codes]) -> Codes:
 
 def partition_codes(arrays: list[pa.Array]) -> Matrix:
     """Return two independent codes per row that together name its partition; nulls are equal here."""
-    both = []
-    for seed in (0, 1):
-        parts: list[Vector] = []
-        for array in arrays:
-            codes = code(array, seed)
-            valid = np.ones(len(array), np.int64) if codes.valid is None else codes.valid.astype(np.int64)
-            parts += [codes.values * valid, valid]
-        both.append(combine(np.column_stack(parts), seed))
-    return np.column_stack(both)
+    return np.column_stack([row_codes(arrays, seed) for seed in (0, 1)])
+
+
+def row_codes(arrays: list[pa.Array], seed: int = 0) -> Vector:
+    """Hash the values of each row to one code; nulls are equal here."""
+    parts: list[Vector] = []
+    for array in arrays:
+        codes = code(array, seed)
+        valid = np.ones(len(array), np.int64) if codes.valid is None else codes.valid.astype(np.int64)
+        parts += [codes.values * valid, valid]
+    return combine(np.column_stack(parts), seed)
 
 
 def dense_codes(arrays: list[pa.Array]) -> tuple[Vector, int]:

@@ -1,0 +1,1 @@
+"""A query that runs live: its checkpoint, control log, versions and results. Needs a host that brings micro-batches."""

@@ -1,0 +1,222 @@
+"""The checkpoint of a live query: its host's own, the control log, who the query is, how it is doing, what happened.
+
+checkpoint/spark          Spark's offsets, commits and state
+checkpoint/control        control rows
+checkpoint/midstream.json who: query, plan, buckets; the format
+checkpoint/runs.json      which run of the query began with which micro-batch
+checkpoint/status.json    how it is doing, replaced in every micro-batch
+checkpoint/heartbeat      written every few seconds by the process that runs the query
+checkpoint/events.jsonl   what happened, one line each
+checkpoint/versions       versions of the query as JSON; in mergers/ how far a change has come
+checkpoint/late           rows that came too late, a file per micro-batch
+checkpoint/lock           held by the process that runs the query
+"""
+
+import io
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.engine.control.runs import Runs
+from midstream.engine.world import World, document_bytes
+from midstream.live.control_log import ControlLog
+from midstream.live.events import EventLog
+from midstream.live.kept import Retention
+from midstream.live.repository import query_text
+from midstream.local.disk import THIS_MACHINE
+from midstream.local.files import writing
+from midstream.local.held_folder import HeldFolder
+from midstream.local.late import agreeing
+from midstream.model.errors import BrokenFileError, MidstreamError
+from midstream.model.failpoint import reach
+from midstream.model.format import check_format, whole
+from midstream.model.names import is_identity, is_number
+from midstream.model.secrets import mask
+from midstream.plan.plan import Plan
+
+FORMAT = 1
+"""The form in which a checkpoint is laid out."""
+SPARE = "remove it: the query goes on, what it has counted begins at 0"
+"""What to do when the status is broken: nothing depends on it."""
+SILENT_S = 60.0
+"""A query on another host that has not been heard of for so long is taken for dead."""
+MOST_RUNS = 100
+"""Runs that are remembered: control rows for older ones are long read."""
+
+
+class Checkpoint(HeldFolder):
+    """The folder a query lives in across restarts."""
+
+    def __init__(self, folder: Path, world: World = THIS_MACHINE, kept: Retention | None = None) -> None:
+        super().__init__(folder, world)
+        self._kept = kept or Retention()
+        self.controls = ControlLog(folder / "control", world)
+        self.events = EventLog(folder / "events.jsonl", world, self._kept.event_bytes)
+        self._late: list[str] | None = None
+        """The files with late rows, in order; None: nobody has looked."""
+
+    @staticmethod
+    def existing(folder: Path, world: World = THIS_MACHINE) -> "Checkpoint":
+        """Open the checkpoint of a query that has run before."""
+        if not world.files.exists(folder / "midstream.json"):
+            raise MidstreamError(f"{folder} is not the checkpoint of a query")
+        return Checkpoint(folder, world)
+
+    @property
+    def spark(self) -> Path:
+        """Return Spark's own checkpoint folder."""
+        return self.folder / "spark"
+
+    @property
+    def versions(self) -> Path:
+        """Return the folder of later versions."""
+        return self.folder / "versions"
+
+    @property
+    def mergers(self) -> Path:
+        """Return the folder in which the driver keeps how far a change has come."""
+        return self.folder / "versions" / "mergers"
+
+    def known(self) -> dict[str, Any] | None:
+        """Return who the query is, or None before that is written down."""
+        known = self.world.read_json(self.folder / "midstream.json")
+        if known is not None:
+            check_format(f"checkpoint {self.folder}", known.get("format"), FORMAT)
+            self._check_names(known)
+        return known
+
+    def _check_names(self, known: dict[str, Any]) -> None:
+        """Refuse names that nobody has written there who runs queries: they become parts of paths."""
+        labels = known.get("labels")
+        is_right = {
+            "id": is_identity(known.get("id")),
+            "buckets": is_number(known.get("buckets"), least=1),
+            "labels": isinstance(labels, list) and bool(labels) and all(map(is_number, labels)),
+        }
+        for name, right in is_right.items():
+            if not right and (name == "id" or name in known):
+                raise MidstreamError(
+                    f"checkpoint {self.folder} was tampered with: midstream.json has {name} = {known.get(name)!r}"
+                )
+
+    def identify(
+        self, name: str, plan: Plan, buckets: int, labels: tuple[int, ...], later: Sequence[str]
+    ) -> dict[str, Any]:
+        """Write down who the query is, or check that it is still the same one, or one of the `later` queries."""
+        text = query_text(plan)
+        asked = {"name": name, "query": text, "plan": str(plan), "join": plan.method, "buckets": buckets}
+        known = self.known() or self._introduce({"format": FORMAT, **asked, "labels": list(labels)})
+        with whole(self.folder / "midstream.json"):
+            if not {"id", "query", "buckets", "labels"} <= known.keys():
+                raise KeyError("id")
+        if known["buckets"] != buckets:
+            raise MidstreamError(
+                f"checkpoint {self.folder} was written with {known['buckets']} buckets and cannot go on with "
+                f"{buckets}; start with buckets = {known['buckets']} or with a new checkpoint"
+            )
+        if asked["query"] not in (known["query"], *later):
+            raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
+        return known
+
+    def _introduce(self, who: dict[str, Any]) -> dict[str, Any]:
+        """Write down who the query is; return what is there. Of two processes that begin at once the first is heard."""
+        document = document_bytes({**who, "id": self.world.names.new()})
+        with writing(f"the checkpoint {self.folder}", MidstreamError):
+            self.world.files.make_folder(self.folder)
+            self.world.add(self.folder / "midstream.json", document, lambda: reach("midstream.json pending"))
+        known = self.known()
+        assert known is not None, "it was written just now"
+        return known
+
+    def runs(self) -> Runs:
+        """Return which run began with which micro-batch."""
+        file = self.folder / "runs.json"
+        held = self.world.read_json(file)
+        if held is None:
+            return Runs()
+        check_format(f"{file}", held.get("format"), FORMAT)
+        with whole(file):
+            return Runs(tuple((int(run), int(first)) for run, first in held["runs"]))
+
+    def begin_run(self, first_batch: int) -> Runs:
+        """Note that another run begins; `first_batch` is the first micro-batch that nobody has planned before."""
+        before = self.runs()
+        runs = Runs((*before.begun, (before.latest + 1, first_batch))[-MOST_RUNS:])
+        document = {"format": FORMAT, "runs": runs.begun}
+        self.world.put_json(self.folder / "runs.json", document, point=lambda: reach("runs.json pending"))
+        return runs
+
+    def in_use(self) -> str:
+        """Say which process runs the query."""
+        return f"its query is running already, in process {self._written_status().get('pid', 'unknown')}"
+
+    def check_free(self) -> None:
+        """Refuse when the query is running already."""
+        if self.taken:
+            raise MidstreamError(f"checkpoint {self.folder} is in use: {self.in_use()}")
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace the status."""
+        written = {"format": FORMAT, **status, "updated": self.world.clock.now_ns() / 1e9}
+        text = mask(json.dumps(written, indent=1) + "\n").encode()
+        self.world.put(self.folder / "status.json", text, point=lambda: reach("status.json pending"))
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the latest status. A query runs when somebody holds its checkpoint; "died": nobody does any more."""
+        status = self._written_status()
+        if status.get("state") == "running" and not self._alive(status):
+            status["state"] = "died"
+        return status
+
+    def _written_status(self) -> dict[str, Any]:
+        file = self.folder / "status.json"
+        status = self.world.read_json(file, SPARE)
+        if status is None:
+            return {"state": "not started"}
+        check_format(f"{file}", status.pop("format", FORMAT), FORMAT)
+        return status
+
+    def _alive(self, status: dict[str, Any]) -> bool:
+        """Return whether the process that wrote a status lives: a lock says so on this host, a heartbeat on others."""
+        if status.get("host") in (None, socket.gethostname()):
+            return self.taken
+        last_s = max(self._last_beat_s(), float(status.get("updated", 0.0)))
+        return self.world.clock.now_ns() / 1e9 - last_s < SILENT_S
+
+    def _last_beat_s(self) -> float:
+        """Return when the process that runs the query was last heard of; after a power cut that may be lost."""
+        with suppress(BrokenFileError, TypeError, ValueError):
+            return float((self.world.read_json(self.folder / "heartbeat") or {}).get("at", 0.0))
+        return 0.0
+
+    def beat(self) -> None:
+        """Show that the process that runs the query lives."""
+        said = {"format": FORMAT, "at": self.world.clock.now_ns() / 1e9}
+        self.world.put_json(self.folder / "heartbeat", said, lasting=False)
+
+    def write_late(self, batch: int, tables: list[pa.Table]) -> None:
+        """Keep the late rows of a micro-batch as one Parquet file in the folder `late`."""
+        folder = self.folder / "late"
+        self.world.files.make_folder(folder)
+        late = pa.concat_tables(agreeing(tables), promote_options="permissive")
+        held = io.BytesIO()
+        pq.write_table(late, held)
+        file = folder / f"batch-{batch:08d}.parquet"
+        self.world.put(file, held.getvalue(), point=lambda: reach("late pending"))
+        if self._kept.late_files is not None:
+            self._remove_late(folder, file.name, self._kept.late_files)
+
+    def _remove_late(self, folder: Path, newest: str, kept: int) -> None:
+        """Remove the oldest files with late rows, but for so many."""
+        if self._late is None:
+            self._late = [name for name in self.world.files.names(folder) if name.startswith("batch-")]
+        self._late = sorted({*self._late, newest})
+        for name in self._late[:-kept]:
+            self.world.files.remove(folder / name)
+        del self._late[:-kept]

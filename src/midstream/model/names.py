@@ -1,0 +1,33 @@
+"""Names from files: what is read there becomes part of a path only when it is a plain name."""
+
+import re
+
+_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
+_IDENTITY = re.compile(r"[0-9a-f]{8,64}")
+
+
+def is_name(found: object) -> bool:
+    """Tell whether something is a text that names a file, and none elsewhere.
+
+    >>> is_name("00000000000000000042-0badcafe"), is_name("../../x"), is_name(".hidden"), is_name("a/b"), is_name(7)
+    (True, False, False, False, False)
+    """
+    return isinstance(found, str) and _NAME.fullmatch(found) is not None
+
+
+def is_identity(found: object) -> bool:
+    """Tell whether something is the identity of a query: hexadecimal digits.
+
+    >>> is_identity("0123456789abcdef" * 2), is_identity("../../x")
+    (True, False)
+    """
+    return isinstance(found, str) and _IDENTITY.fullmatch(found) is not None
+
+
+def is_number(found: object, least: int = 0) -> bool:
+    """Tell whether something is a whole number that counts something.
+
+    >>> is_number(3), is_number(0, least=1), is_number(True), is_number("3")
+    (True, False, False, False)
+    """
+    return type(found) is int and least <= found < 2**63

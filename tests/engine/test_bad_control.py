@@ -1,0 +1,92 @@
+"""Control rows that are none, or ask for what cannot be: each is named in the events and skipped, the query goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.live_host import HostedRun, some_rows, two_streams
+
+from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MET, MIGRATE, SNAPSHOT, control_row
+from midstream.live.reading import read
+
+JOIN = "SELECT a.k, a.v, b.v AS w FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k"
+GOOD = {"sql": "SELECT k FROM a", "method": "immediate"}
+
+STRAYS: dict[str, Any] = {
+    "no document": b"stop",
+    "empty": b"",
+    "zeros": bytes(100),
+    "a list": [1],
+    "a number": 7,
+    "not UTF-8": b'{"id": "\xff", "do": "stop"}',
+    "nested too deeply": b"[" * 100_000,
+    "cut short": b'{"id": "%s", "do": "st',
+    "no id": {"do": "stop"},
+    "id is a number": {"id": 5, "do": "stop"},
+    "nothing to do": {"id": "%s"},
+    "do is a list": {"id": "%s", "do": ["stop"]},
+    "unknown": {"id": "%s", "do": "explode"},
+    "of a newer release": {"id": "%s", "do": "stop", "format": 2},
+    "format is text": {"id": "%s", "do": "stop", "format": "1"},
+    "stop a run that is text": {"id": "%s", "do": "stop", "run": "1"},
+    "drain a run that is a list": {"id": "%s", "do": DRAIN, "run": []},
+    "change to nothing": {"id": "%s", "do": CHANGE},
+    "change to text": {"id": "%s", "do": CHANGE, "change": "SELECT k FROM a", "version": 2},
+    "change without a version": {"id": "%s", "do": CHANGE, "change": GOOD},
+    "change to a version that is not there": {"id": "%s", "do": CHANGE, "change": GOOD, "version": 77},
+    "change to version 0": {"id": "%s", "do": CHANGE, "change": GOOD, "version": 0},
+    "change to version -1": {"id": "%s", "do": CHANGE, "change": GOOD, "version": -1},
+    "change to version true": {"id": "%s", "do": CHANGE, "change": GOOD, "version": True},
+    "change by an unknown method": {"id": "%s", "do": CHANGE, "change": {**GOOD, "method": "x"}, "version": 1},
+    "change with an unknown option": {"id": "%s", "do": CHANGE, "change": {**GOOD, "x": 1}, "version": 1},
+    "change without a query": {"id": "%s", "do": CHANGE, "change": {}, "version": 1},
+    "migrate to nothing": {"id": "%s", "do": MIGRATE},
+    "migrate to a list": {"id": "%s", "do": MIGRATE, "migration": ["(b a)"]},
+    "migrate of a version that is text": {"id": "%s", "do": MIGRATE, "migration": {"plan": "(b a)"}, "version": "1"},
+    "migrate to a plan that is text": {"id": "%s", "do": MIGRATE, "migration": {"plan": "(b a)"}, "plan": "(b a)"},
+    "control of nothing": {"id": "%s", "do": CONTROL},
+    "control of a number": {"id": "%s", "do": CONTROL, "control": 5},
+    "an unknown control": {"id": "%s", "do": CONTROL, "control": "explode"},
+    "an element of nothing": {"id": "%s", "do": ELEMENT},
+    "an unknown element": {"id": "%s", "do": ELEMENT, "kind": "x", "version": 1, "at_us": 5},
+    "an element of no version": {"id": "%s", "do": ELEMENT, "kind": "ISTOP", "version": 9, "at_us": 5},
+    "an element at no time": {"id": "%s", "do": ELEMENT, "kind": "ISTOP", "version": 1, "at_us": "now"},
+    "an element at NaN": b'{"id": "%s", "do": "element", "kind": "ISTOP", "version": 1, "at_us": NaN}',
+    "met by nobody": {"id": "%s", "do": MET},
+    "met by a number": {"id": "%s", "do": MET, "of": 5},
+    "a snapshot at half past": {"id": "%s", "do": SNAPSHOT, "at_us": 0.5},
+}
+
+
+def data_of(row: Any, identity: str) -> bytes:
+    data = row if isinstance(row, bytes) else json.dumps(row).encode()
+    return data.replace(b"%s", identity.encode())
+
+
+def test_control_rows_that_are_none_are_named_and_skipped(tmp_path: Path) -> None:
+    """All of them together, so that it takes no time: results are those of a query that nobody has asked anything."""
+    good, spoiled = [HostedRun(JOIN, two_streams(), tmp_path / name, {}, 2) for name in ("good", "spoiled")]
+    rows = list(STRAYS.values())
+    for batch in range(8):
+        for k, row in enumerate(rows[batch::8]):
+            identity = f"{batch:010d}{k:010d}-stray"
+            folder = tmp_path / "spoiled" / "checkpoint" / "control"
+            (folder / f"{identity}.json").write_bytes(data_of(row, identity))
+        for run in (good, spoiled):
+            assert run.tick(some_rows(1, batch))
+    assert read(tmp_path / "spoiled" / "out").equals(read(tmp_path / "good" / "out"))
+    named = [event for event in spoiled.events() if event["event"] == "no control row"]
+    asked = [event for event in spoiled.events() if event["event"] in ("change", "control", "change asked")]
+    assert not asked
+    silent = sum(not data_of(row, "").strip() for row in rows)
+    refused = [event for event in spoiled.events() if event["event"] == "migration"]
+    assert len(named) + silent + len(refused) == len(rows)
+    for run in (good, spoiled):
+        run.end()
+
+
+@pytest.mark.parametrize("name", STRAYS)
+def test_reading_a_stray_brings_no_traceback(name: str) -> None:
+    row = control_row(data_of(STRAYS[name], "7"))
+    assert row is None or row["id"] == "7"

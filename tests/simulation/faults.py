@@ -1,0 +1,40 @@
+"""Faults: what is drawn to befall a run."""
+
+import random
+
+from simulation.machine import Fault
+from simulation.scripts import Script, draw_script
+from simulation.simulation import Case
+
+KINDS = {
+    "kill": 5, "kill driver": 5, "power cut": 4, "disk full": 2, "clock": 2, "memory lost": 2, "memory full": 1,
+    "second driver": 2, "freeze": 2, "linger": 3, "task twice": 3, "stale listing": 2,
+}  # fmt: skip
+"""What happens, and how often. The process that takes a step is killed, be it a driver's, a task's or a user's."""
+PER_BATCH = 70
+"""About how many changes a micro-batch makes."""
+HOUR_S = 3600
+
+
+def draw_case(seed: int, script: Script) -> Case:
+    """Draw the faults of a seed."""
+    rnd = random.Random(f"faults {seed}")
+    last = 60 + PER_BATCH * (len(script.batches) + 3)
+    count = rnd.choice([1, 1, 2, 3, 4, 6, 10])
+    kinds = rnd.choices(list(KINDS), list(KINDS.values()), k=count)
+    faults = []
+    at = 0
+    for what in kinds:
+        at = rnd.randrange(1, last) if rnd.random() < 0.7 else at + rnd.randint(1, 30)
+        size = 0
+        if what == "disk full":
+            size = rnd.choice([1, 3, 20, 100])
+        elif what == "clock":
+            size = rnd.choice([-1, -1, 1]) * rnd.choice([1, 60, HOUR_S, 30 * 24 * HOUR_S])
+        faults.append(Fault(at, what, size))
+    return Case(seed, script, tuple(sorted(faults)), rnd.choice([0.0, 0.05, 0.2, 0.5]))
+
+
+def case_of(seed: int) -> Case:
+    """Return the case of a seed."""
+    return draw_case(seed, draw_script(seed))

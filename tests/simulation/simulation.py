@@ -1,0 +1,320 @@
+"""One seed of the simulation: a live run that everything befalls, and the same run undisturbed.
+
+    script + faults ──▶ disturbed run ──▶ which micro-batch read which control rows ──▶ undisturbed run
+                             └──▶ output, late rows, counts, events ◀── must be the same ──┘
+
+Control rows take effect where they are read, and a fault may move that: so the undisturbed run reads them in the same
+micro-batches. A stop or a drain is for one run: it is read again only where it was for the run that planned the batch.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from midstream.engine.control.controls import CHANGE, DRAIN, STOP
+from midstream.live import repository, retention
+from midstream.model.errors import MidstreamError
+from simulation.fiber import Fiber
+from simulation.host import SimulatedHost
+from simulation.log import ConcurrentDriver, HostLog
+from simulation.machine import HOME, Fault, Found, Machine, failure_of
+from simulation.outcome import Outcome, outcome_of
+from simulation.process import Crash, Process
+from simulation.reader import Reader
+from simulation.scripts import Action, Script
+from simulation.sinks import sink_for
+from simulation.tasks import TaskFailed
+from simulation.users import act_elsewhere, act_here
+
+CHECKPOINT, RESULTS = HOME / "data" / "checkpoint", HOME / "data" / "results"
+IDLE = 2
+"""Micro-batches without rows before the end."""
+MOST_IDLE = 40
+MOST_DRIVERS = 120
+ENDING = (STOP, DRAIN)
+BY_USER = re.compile(r"\d{20}-[0-9a-f]{8}\.json")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a seed says: a script and the faults."""
+
+    seed: int
+    script: Script
+    faults: tuple[Fault, ...] = ()
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}\n{self.script}\n  faults: {', '.join(map(str, self.faults))}; share {self.share}"
+
+
+class Simulation:
+    """A live run on a simulated machine, to its end."""
+
+    def __init__(self, case: Case) -> None:
+        repository._plans.clear()
+        repository._rows.clear()
+        self.case, self.script = case, case.script
+        self.machine = Machine(f"{case.seed}", case.faults, case.share)
+        self.log = HostLog()
+        self.checkpoint = CHECKPOINT
+        self.reader = Reader(self.machine.disk, RESULTS, lambda: bool(self.machine.zombies))
+        self.machine.watchers.append(self.reader.look)
+        self.machine.on_power_cut = lambda: self.reader.on_power_cut(self.log.commits)
+        self.machine.on_second = self._second_driver
+        self.to_ask = list(self.script.actions)
+        self.controls: dict[str, dict[str, Any]] = {}
+        """Control rows that were planned to be read, by the name of their file."""
+        self.versions: dict[int, bytes] = {}
+        """Versions that they name, as they were written."""
+        self.planned_by: dict[int, int] = {}
+        """The run that had begun when a micro-batch was planned."""
+        self.sent: list[str] = []
+        """Ids of control rows in the order in which they were sent."""
+        self.meant: dict[str, int] = {}
+        """The run that a stop or drain was sent to, as whoever sent it knows."""
+        self.last: SimulatedHost | None = None
+        self.over = False
+        self.drivers = 0
+
+    def run(self) -> "Simulation":
+        """Run drivers, one after the other, until the last has read everything."""
+        while not self.over:
+            self.drivers += 1
+            if self.drivers > MOST_DRIVERS:
+                raise Found("the query does not come to its end")
+            self._drive()
+        self.machine.finish()
+        self._raise_found()
+        self.reader.look()
+        return self
+
+    def _drive(self) -> None:
+        machine = self.machine
+        process = machine.driver = machine.process(f"driver {self.drivers}")
+        fiber = machine.driving = Fiber(lambda: self._driver(process), process.name)
+        machine.run(fiber)
+        self._raise_found()
+        if not fiber.done:
+            machine.leave(fiber)
+            return
+        failure = failure_of(fiber)
+        machine.recent.append(f"*** {process.name} has ended: {type(failure).__name__} {failure}")
+        if failure is not None and not self._may_fail(failure):
+            raise failure
+        process.kill()
+
+    def _raise_found(self) -> None:
+        if self.machine.found is not None:
+            raise self.machine.found
+
+    def _may_fail(self, failure: BaseException) -> bool:
+        """Return whether a driver may end so: somebody else drives, tasks died too often, the disk was full."""
+        if isinstance(failure, Found):
+            return False
+        if self.machine.zombies or isinstance(failure, ConcurrentDriver | TaskFailed):
+            return True  # whoever is behind finds that others have gone on, in whatever way; the next driver recovers
+        if isinstance(failure, MidstreamError) and "in use" in str(failure):
+            return True
+        return (
+            any(f.what == "disk full" for f in self.case.faults) and "No space left" in f"{failure} {failure.__cause__}"
+        )
+
+    def _driver(self, process: Process) -> None:
+        sink = sink_for(self.script.sink, RESULTS, process.world)
+        host = SimulatedHost(self, process, sink)
+        self.last = host
+        host.drive()
+        self.over = host.last_asked and process not in self.machine.zombies
+
+    def _second_driver(self) -> None:
+        """Start a second driver while the first lives: it is refused, and nothing changes."""
+        first = self.machine.driver
+        if first is None or not first.alive or self.last is None or self.last.process is not first or self.last.over:
+            return
+        process = self.machine.process("second driver")
+        try:
+            SimulatedHost(self, process, sink_for(self.script.sink, RESULTS, process.world))
+        except (MidstreamError, OSError, Crash):
+            return
+        finally:
+            process.kill()
+        if first.alive:
+            self.machine.found = Found("a second driver has begun beside the first")
+            raise self.machine.found
+
+    # What the host asks
+
+    def before_batch(self, host: SimulatedHost, number: int) -> tuple[str, ...]:
+        """Let users ask for what is due; return the control rows that a micro-batch reads."""
+        machine = self.machine
+        begun = json.loads(machine.disk.file(self.checkpoint / "runs.json").data)["runs"]
+        self.planned_by[number] = begun[-1][0]
+        due = [a for a in self.to_ask if a.batch <= number]
+        self.to_ask = [a for a in self.to_ask if a.batch > number]
+        for action in due:
+            self._ask(host, action, number)
+        if number > len(self.script.batches) + MOST_IDLE:
+            raise Found("the query does not come to rest")
+        if number > len(self.script.batches):
+            machine.finish()
+        rest = not self.to_ask and not machine.fibers and not host.live.unheard
+        if number >= len(self.script.batches) + IDLE and rest and not self._unread(host) and not host.last_asked:
+            self._sent(len(self.sent), (host.ask_to_end(drain=True), host.runs.latest))
+            host.last_asked = True
+        if machine.take("stale listing"):
+            return ()
+        names = self._unread(host)
+        # The host's log is on a disk that keeps changes in order: what it has planned to read lasts.
+        self.machine.disk.folder(self.checkpoint / "control").sync()
+        return self._take(names)
+
+    def _unread(self, host: SimulatedHost) -> list[str]:
+        """Return the control rows that the host finds and no micro-batch reads; it goes to where it is told to."""
+        read = self.log.read()
+        scheme, _, path = host.places()[0].rpartition("://")
+        if not scheme and self.script.other_default:
+            return []  # another file system is the host's default, and nothing is there
+        names = host.process.world.files.names(Path(path))
+        return [n for n in names if n.endswith(".json") and not n.startswith(".") and n not in read]
+
+    def _take(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Remember what is read, for the undisturbed run."""
+        for name in names:
+            row = json.loads(self.machine.disk.file(self.checkpoint / "control" / name).data)
+            self.controls[name] = row
+            if row["do"] == CHANGE:
+                file = self.checkpoint / "versions" / f"{row['version']:04d}.version"
+                self.versions[row["version"]] = self.machine.disk.file(file).data
+        return tuple(names)
+
+    def effective(self, batch: int, name: str) -> bool:
+        """Return whether a stop or drain that a micro-batch reads is for the run that planned it."""
+        row = self.controls[name]
+        run = self.meant.get(row["id"], row.get("run"))
+        return row["do"] in ENDING and run == self.planned_by[batch]
+
+    def after_batch(self, host: SimulatedHost, number: int) -> None:
+        """Look whether a stop that the run itself has planned to read is obeyed."""
+        if host.process in self.machine.zombies:
+            return
+        asked = self.planned_by[number] == host.runs.latest and any(
+            self.effective(number, name) for name in self.log.offsets[number].controls
+        )
+        if asked != host.ends:
+            raise Found(f"a stop in micro-batch {number} is {'not obeyed' if asked else 'for another run, and obeyed'}")
+
+    def _sent(self, began: int, sent: tuple[str, int | None] | None) -> None:
+        """Note that a control row was sent; those that were sent before it began take effect before it."""
+        if sent is None:
+            return
+        identity, run = sent
+        before = max(self.sent[:began], default="")
+        if identity < before:
+            raise Found(f"control row {identity} takes effect before {before}, which was sent earlier")
+        self.sent.append(identity)
+        if run is not None:
+            self.meant[identity] = run
+
+    def plans_another(self, host: SimulatedHost) -> bool:
+        """Return whether one more micro-batch is planned after the one that carried a stop; it is not run."""
+        return not host.last_asked and self.machine.rnd.random() < 0.3
+
+    def _ask(self, host: SimulatedHost, action: Action, number: int) -> None:
+        if action.here:
+            try:
+                self._sent(len(self.sent), act_here(host, self.script, action))
+            except MidstreamError:
+                pass
+            except OSError as failure:
+                if not self._may_fail(failure):
+                    raise
+            return
+        process = self.machine.process(f"user {action.what}")
+        fiber = Fiber(lambda: self._user(process, action, number), process.name)
+        self.machine.run(fiber, self.machine.rnd.choice([1 << 60, 1 << 60, 3, 10]))
+        self.machine.leave(fiber)
+
+    def _user(self, process: Process, action: Action, number: int) -> None:
+        began = len(self.sent)
+        try:
+            self._sent(began, act_elsewhere(process, self.checkpoint, self.script, action))
+        except MidstreamError:
+            pass
+        except Found as found:
+            self.machine.found = found
+        except Crash:
+            if self.machine.rnd.random() < 0.5:
+                self.to_ask.append(Action(number + 1, action.what, action.arguments))
+        except OSError as failure:
+            if not self._may_fail(failure):
+                raise
+        finally:
+            process.kill()
+
+
+class Undisturbed(Simulation):
+    """The same run without faults: micro-batches read what those of the disturbed run have read."""
+
+    def __init__(self, disturbed: Simulation) -> None:
+        super().__init__(Case(disturbed.case.seed, disturbed.script))
+        self.disturbed = disturbed
+        self.to_ask = []
+
+    def before_batch(self, host: SimulatedHost, number: int) -> tuple[str, ...]:
+        before = self.disturbed
+        names = []
+        for name in before.log.offsets[number].controls:
+            row = before.controls[name]
+            if row["do"] in ENDING:
+                if before.effective(number, name):
+                    self._write(host, name, {**row, "run": host.runs.latest})
+                    names.append(name)
+                continue
+            if BY_USER.fullmatch(name):
+                if row["do"] == CHANGE:
+                    version = before.versions[row["version"]]
+                    host.process.world.files.make_folder(self.checkpoint / "versions")
+                    host.process.world.put(self.checkpoint / "versions" / f"{row['version']:04d}.version", version)
+                self._write(host, name, row)
+            elif name not in self._unread(host):
+                raise Found(f"micro-batch {number} has read {name}, which the undisturbed run has not sent")
+            names.append(name)
+        self.over = number == max(before.log.commits)
+        return self._take(names)
+
+    def _write(self, host: SimulatedHost, name: str, row: dict[str, Any]) -> None:
+        host.process.world.put_json(self.checkpoint / "control" / name, row)
+
+    def after_batch(self, host: SimulatedHost, number: int) -> None:
+        if self.over:
+            host.last_asked = True
+            host._end_after = number
+
+    def plans_another(self, host: SimulatedHost) -> bool:
+        return False
+
+    def _driver(self, process: Process) -> None:
+        self.over = False
+        self.last = SimulatedHost(self, process, sink_for(self.script.sink, RESULTS, process.world))
+        self.last.drive()
+        self.over = self.last.last_asked
+
+
+def simulate(case: Case) -> tuple[str, Outcome]:
+    """Run a case and compare it with the undisturbed run; return its trace and outcome. Found if they differ."""
+    # Control rows that were read go soon, so that it is seen whether somebody needs them.
+    with mock.patch.multiple(retention, EVERY=3):
+        disturbed = Simulation(case)
+        try:
+            disturbed.run()
+        finally:
+            disturbed.machine.finish(kill=True)
+        undisturbed = Undisturbed(disturbed).run()
+    got, expected = outcome_of(disturbed), outcome_of(undisturbed)
+    got.compare(expected, two_drivers=bool(disturbed.machine.zombies))
+    return disturbed.machine.trace.hexdigest(), got
