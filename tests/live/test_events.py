@@ -1,6 +1,10 @@
 """Events are there once, however many runs hear of what has happened."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.live_host import HostedRun, batches_of, two_streams
 
 from midstream.live.events import EventLog
 from midstream.local.disk import THIS_MACHINE
@@ -17,3 +21,38 @@ def test_a_run_that_begins_does_not_note_again_what_is_over(tmp_path: Path) -> N
     assert [(e["identity"], e["batch"], e["state"]) for e in again.all()] == [
         ("a", 3, "under way"), ("a", 5, "finished"), ("b", 7, "finished"),
     ]  # fmt: skip
+
+
+def test_who_has_waited_for_a_migration_or_a_change_finds_it_in_the_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = """
+        SELECT x.v FROM a [RANGE 5 SECONDS] x, a [RANGE 5 SECONDS] y, b [RANGE 5 SECONDS] z
+        WHERE x.k = y.k AND y.k = z.k
+    """
+    run = HostedRun(sql, two_streams(), tmp_path, {})
+    seen = set()
+
+    def look(self: EventLog, event: dict[str, Any]) -> None:
+        """Another thread that waits, and looks at the worst of moments: before something is written."""
+        found = {(e["event"], e.get("id", e.get("identity"))) for e in self.all()}
+        for record in run.migrations():
+            assert {("migrate", record["identity"]), ("migration", record["identity"])} <= found
+            seen.add("migration")
+        for record in run.changes():
+            assert {("change asked", record["identity"]), ("change", record["identity"])} <= found
+            seen.add("change")
+        add(self, event)
+
+    add = EventLog.add
+    monkeypatch.setattr(EventLog, "add", look)
+    ticks = batches_of(1, 0, 40)
+    for _ in range(6):
+        run.tick(next(ticks))
+    run.migrate("(x (y z))", "moving-state")
+    run.tick(next(ticks))
+    run.change(sql.replace("5 SECONDS", "2 SECONDS"), "immediate")
+    for rows in ticks:
+        run.tick(rows)
+    assert seen == {"migration", "change"}
+    run.end()

@@ -9,7 +9,7 @@ State: what the last micro-batch reported, and sums over all of them. All that m
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,9 @@ class LiveRun:
         self.runs = Runs()
         self._rates = Rates()
         self._records = Records()
+        """Records of migrations."""
+        self._noted: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
+        """What users see of migrations and of changes: who has waited for one finds all of it in events and status."""
         self._unshared: set[str] = set()
         """Why buckets could not share their states, as far as the events of this run say."""
         self._end_after: int | None = None
@@ -137,6 +140,7 @@ class LiveRun:
             self._totals, self._counted = self._earlier_totals()
             self._last_output_s = world.clock.elapsed_s()
             self._gap_s: dict[str, float] = {}
+            self._noted = self._records.all(), self.live.changes()
             self._silent = set((self._checkpoint.read_status().get("last_batch") or {}).get("silent", ()))
             self._first: int | None = None
             """A micro-batch of this run."""
@@ -225,11 +229,12 @@ class LiveRun:
         batch = {"batch": number, "at": now, **asdict(summary), "wall_ms": took_s * 1000}
         self._note_silence(summary, number)
         self._note_trouble(summary, number, [text for output in outputs[:1] for text in output.report["strays"]])
+        self._note_controls(summary, number, batch)
         self._note_migrations(summary, number)
         for what, more in news:
             self._add_event(what, more)
-        self._note_controls(summary, number, batch)
         self._write_status("running", batch)
+        self._noted = self._records.all(), self.live.changes()
         self._check_waiting(summary, number)
         self._read.on_batch(summary.controls, self._now.row, self.live.known())
         reach("batch noted")
@@ -346,11 +351,11 @@ class LiveRun:
 
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration of this run."""
-        return self._records.all()
+        return self._noted[0]
 
     def wait_for_migration(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a migration is over, or refused; return its record, or None when time is up."""
-        return self._wait_for_record(self._records, identity, (RUNNING, QUEUED), timeout_s)
+        return self._wait_for_record(self.migrations, identity, (RUNNING, QUEUED), timeout_s)
 
     def change(self, query: Any, method: str = drain_method, order: str | None = None, **options: Any) -> str:
         """Ask for another query; return the id of the control row, which names the change in the events.
@@ -386,12 +391,12 @@ class LiveRun:
         return self._checkpoint.controls.send(CONTROL, control=ControlRequest(control).control)
 
     def changes(self) -> list[dict[str, Any]]:
-        """Return what became of each change of this run."""
-        return self.live.changes()
+        """Return what became of each change of this run, and of the last ones before it."""
+        return self._noted[1]
 
     def wait_for_change(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a change is over, or refused; return its record, or None when time is up."""
-        return self._wait_for_record(self.live.records, identity, OPEN, timeout_s)
+        return self._wait_for_record(self.changes, identity, OPEN, timeout_s)
 
     def snapshot(self) -> str:
         """Ask for statistics in the events; return the id of the control row."""
@@ -402,16 +407,18 @@ class LiveRun:
         return self._checkpoint.controls.send(DRAIN if drain else STOP, run=self.runs.latest)
 
     def _wait_for_record(
-        self, records: Records, identity: str, unsettled: Sequence[str], timeout_s: float
+        self, records: Callable[[], list[dict[str, Any]]], identity: str, unsettled: Sequence[str], timeout_s: float
     ) -> dict[str, Any] | None:
         clock = self._world.clock
         deadline_s = clock.elapsed_s() + timeout_s
-        while clock.elapsed_s() < deadline_s and self.lives():
-            found = next((r for r in records.all() if r["identity"] == identity), None)
+        while True:
+            last_look = clock.elapsed_s() >= deadline_s or not self.lives()
+            found = next((r for r in records() if r["identity"] == identity), None)
             if found is not None and found["state"] not in unsettled:
                 return found
+            if last_look:
+                return None
             clock.pause(LOOK_S)
-        return None
 
     def lives(self) -> bool:
         """Return whether micro-batches may still come."""
