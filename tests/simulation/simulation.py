@@ -78,6 +78,7 @@ class Simulation:
         self.meant: dict[str, int] = {}
         """The run that a stop or drain was sent to, as whoever sent it knows."""
         self.last: SimulatedHost | None = None
+        """The last driver; not one that lost its lock while it began, however late it goes on."""
         self.over = False
         self.drivers = 0
 
@@ -127,7 +128,8 @@ class Simulation:
     def _driver(self, process: Process) -> None:
         sink = sink_for(self.script.sink, RESULTS, process.world)
         host = SimulatedHost(self, process, sink)
-        self.last = host
+        if process not in self.machine.zombies:
+            self.last = host
         host.drive()
         self.over = host.last_asked and process not in self.machine.zombies
 
