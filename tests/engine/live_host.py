@@ -95,7 +95,7 @@ class HostedRun(LiveRun):
         }  # fmt: skip
         self._heard: set[str] = set()
         self.number = self._next_number()
-        self._begin(self.number - 1)
+        self._begin(lambda: self.number - 1)
 
     def _next_number(self) -> int:
         heads = [store.read_head() for store in self.stores.values()]

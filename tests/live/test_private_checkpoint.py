@@ -49,7 +49,7 @@ def test_the_checkpoint_of_a_live_query(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "cp")
     checkpoint.identify("q", plan(), 1, (0,), [])
     checkpoint.hold()
-    checkpoint.begin_run(0)
+    checkpoint.runs.begin(lambda: -1)
     checkpoint.beat()
     checkpoint.write_status({"state": "running"})
     checkpoint.events.add({"event": "started"})

@@ -39,7 +39,7 @@ class SimulatedHost(LiveRun):
         self.last_asked = False
         """This run has been asked to drain, for everything has been read."""
         try:
-            self._begin(sim.log.planned)
+            self._begin(lambda: sim.log.planned)
         except BaseException:
             self._checkpoint.release()
             raise
@@ -74,6 +74,7 @@ class SimulatedHost(LiveRun):
             controls = self.sim.before_batch(self, number)
             self.process.step(f"offsets {number}")
             log.plan(number, Planned(controls))
+            self.sim.on_planned(self, number)
         folder = self._checkpoint.controls.folder
         texts = [self.process.world.files.read(folder / name) for name in log.offsets[number].controls]
         self.on_batch(SimulatedLines(self, number, texts), number)

@@ -14,6 +14,7 @@ from midstream.engine.control.runs import Runs
 from midstream.live.control_log import ControlLog, number_of
 from midstream.live.query import LiveQuery
 from midstream.live.run import LiveRun
+from midstream.live.run_log import RunLog
 
 Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -70,7 +71,7 @@ def stops_by_the_clock() -> Iterator[None]:
     def new_id(self: ControlLog, once: str | None = None) -> str:
         return f"{self._world.clock.now_ns():020d}-{once or self._world.names.new()[:8]}"
 
-    def _begin(self: LiveRun, planned: int) -> None:
+    def _begin(self: LiveRun, planned: Callable[[], int]) -> None:
         started[id(self)] = self._world.clock.now_ns()
         begin(self, planned)
 
@@ -87,9 +88,23 @@ def stops_by_the_clock() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def asked_before_begun() -> Iterator[None]:
+    """A run asks what was planned before others see that it has begun: meanwhile they plan and run micro-batches."""
+    begin = RunLog.begin
+
+    def _begin(self: RunLog, planned: Callable[[], int]) -> Runs:
+        last = planned()
+        return begin(self, lambda: last)
+
+    with mock.patch.object(RunLog, "begin", _begin):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     "a version is retired before the commit": retired_before_commit,
     "a stop acts on the next run": stops_for_any_run,
     "paths have no scheme": paths_without_scheme,
     "a stop goes by the clock": stops_by_the_clock,
+    "a run asks before it has begun": asked_before_begun,
 }

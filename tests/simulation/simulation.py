@@ -4,7 +4,7 @@
                              └──▶ output, late rows, counts, events ◀── must be the same ──┘
 
 Control rows take effect where they are read, and a fault may move that: so the undisturbed run reads them in the same
-micro-batches. A stop or a drain is for one run: it is read again only where it was for the run that planned the batch.
+micro-batches. A stop or a drain is for one run: it is read again only where the micro-batch is of that run.
 """
 
 import json
@@ -71,8 +71,8 @@ class Simulation:
         """Control rows that were planned to be read, by the name of their file."""
         self.versions: dict[int, bytes] = {}
         """Versions that they name, as they were written."""
-        self.planned_by: dict[int, int] = {}
-        """The run that had begun when a micro-batch was planned."""
+        self.run_of: dict[int, int] = {}
+        """The run that a micro-batch is of."""
         self.sent: list[str] = []
         """Ids of control rows in the order in which they were sent."""
         self.meant: dict[str, int] = {}
@@ -157,8 +157,6 @@ class Simulation:
     def before_batch(self, host: SimulatedHost, number: int) -> tuple[str, ...]:
         """Let users ask for what is due; return the control rows that a micro-batch reads."""
         machine = self.machine
-        begun = json.loads(machine.disk.file(self.checkpoint / "runs.json").data)["runs"]
-        self.planned_by[number] = begun[-1][0]
         due = [a for a in self.to_ask if a.batch <= number]
         self.to_ask = [a for a in self.to_ask if a.batch > number]
         for action in due:
@@ -197,17 +195,35 @@ class Simulation:
                 self.versions[row["version"]] = self.machine.disk.file(file).data
         return tuple(names)
 
+    def on_planned(self, host: SimulatedHost, number: int) -> None:
+        """Note of which run a micro-batch is: the one that has planned it.
+
+        A driver that was overtaken may plan one more, and does not run it: whose that is, the first driver says that
+        does.
+        """
+        begun = (name.partition(".") for name in self.machine.disk.folder(self.checkpoint / "runs").names)
+        if host.runs.latest == max(int(run) for run, _, ending in begun if ending == "begun"):
+            self.run_of[number] = host.runs.latest
+
+    def on_run(self, host: SimulatedHost, number: int) -> None:
+        """Look that a micro-batch is of the same run, whoever runs it: a drain in it lets rows leave, or does not."""
+        run = host.runs.of(number)
+        if run != self.run_of.setdefault(number, run):
+            found = Found(f"micro-batch {number} is of run {self.run_of[number]}, and for {host.process.name} of {run}")
+            self.machine.found = self.machine.found or found
+            raise found
+
     def effective(self, batch: int, name: str) -> bool:
         """Return whether a stop or drain that a micro-batch reads is for the run that planned it."""
         row = self.controls[name]
         run = self.meant.get(row["id"], row.get("run"))
-        return row["do"] in ENDING and run == self.planned_by[batch]
+        return row["do"] in ENDING and run == self.run_of[batch]
 
     def after_batch(self, host: SimulatedHost, number: int) -> None:
         """Look whether a stop that the run itself has planned to read is obeyed."""
         if host.process in self.machine.zombies:
             return
-        asked = self.planned_by[number] == host.runs.latest and any(
+        asked = self.run_of[number] == host.runs.latest and any(
             self.effective(number, name) for name in self.log.offsets[number].controls
         )
         if asked != host.ends:

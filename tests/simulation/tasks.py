@@ -69,6 +69,7 @@ class SimulatedLines:
 
     def written(self, write: PartWriter) -> list[Any]:
         """Let `write` take the lines of each bucket in its task; return those it hands on."""
+        self.host.sim.on_run(self.host, self.batch)
         packed = self._packed()
         lines: list[Line] = []
         for part, label in enumerate(self.host.labels):

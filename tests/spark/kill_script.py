@@ -144,9 +144,9 @@ class KillScript:
 
 DRIVER_POINTS = [
     "checkpoint held", "sink begun", "run begun", "event started", "event started noted", "query started",
-    "runs.json pending", "midstream.json pending", "catalog pending", "batch begun", "results written", "sink written",
-    "batch noted", "status.json pending", "query over", "event stopped", "event stopped noted", "end noted",
-    "batch after the end", "event drain", "event drain noted",
+    "run announced", "run pending", "midstream.json pending", "catalog pending", "batch begun", "results written",
+    "sink written", "batch noted", "status.json pending", "query over", "event stopped", "event stopped noted",
+    "end noted", "batch after the end", "event drain", "event drain noted",
 ]  # fmt: skip
 """Points that every driver passes."""
 FOLDER_POINTS = ["sink half written", "results appeared"]

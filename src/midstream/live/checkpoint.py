@@ -3,7 +3,7 @@
 checkpoint/spark          Spark's offsets, commits and state
 checkpoint/control        control rows
 checkpoint/midstream.json who: query, plan, buckets; the format
-checkpoint/runs.json      which run of the query began with which micro-batch
+checkpoint/runs           which run of the query began with which micro-batch
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/heartbeat      written every few seconds by the process that runs the query
 checkpoint/events.jsonl   what happened, one line each
@@ -23,12 +23,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midstream.engine.control.runs import Runs
 from midstream.engine.world import World, document_bytes
 from midstream.live.control_log import ControlLog
 from midstream.live.events import EventLog
 from midstream.live.kept import Retention
 from midstream.live.repository import query_text
+from midstream.live.run_log import RunLog
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.local.held_folder import HeldFolder
@@ -46,8 +46,6 @@ SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
 SILENT_S = 60.0
 """A query on another host that has not been heard of for so long is taken for dead."""
-MOST_RUNS = 100
-"""Runs that are remembered: control rows for older ones are long read."""
 
 
 class Checkpoint(HeldFolder):
@@ -57,6 +55,7 @@ class Checkpoint(HeldFolder):
         super().__init__(folder, world)
         self._kept = kept or Retention()
         self.controls = ControlLog(folder / "control", world)
+        self.runs = RunLog(folder / "runs", world)
         self.events = EventLog(folder / "events.jsonl", world, self._kept.event_bytes)
         self._late: list[str] | None = None
         """The files with late rows, in order; None: nobody has looked."""
@@ -133,24 +132,6 @@ class Checkpoint(HeldFolder):
         known = self.known()
         assert known is not None, "it was written just now"
         return known
-
-    def runs(self) -> Runs:
-        """Return which run began with which micro-batch."""
-        file = self.folder / "runs.json"
-        held = self.world.read_json(file)
-        if held is None:
-            return Runs()
-        check_format(f"{file}", held.get("format"), FORMAT)
-        with whole(file):
-            return Runs(tuple((int(run), int(first)) for run, first in held["runs"]))
-
-    def begin_run(self, first_batch: int) -> Runs:
-        """Note that another run begins; `first_batch` is the first micro-batch that nobody has planned before."""
-        before = self.runs()
-        runs = Runs((*before.begun, (before.latest + 1, first_batch))[-MOST_RUNS:])
-        document = {"format": FORMAT, "runs": runs.begun}
-        self.world.put_json(self.folder / "runs.json", document, point=lambda: reach("runs.json pending"))
-        return runs
 
     def in_use(self) -> str:
         """Say which process runs the query."""

@@ -148,9 +148,9 @@ class LiveRun:
             checkpoint.release()
             raise
 
-    def _begin(self, planned: int) -> None:
-        """Begin a run; `planned` is the last micro-batch that a run before has planned, -1 if there was none."""
-        self.runs = self._checkpoint.begin_run(planned + 1)
+    def _begin(self, planned: Callable[[], int]) -> None:
+        """Begin a run; `planned` returns the last micro-batch that a run before has planned, -1 if there was none."""
+        self.runs = self._checkpoint.runs.begin(planned)
         reach("run begun")
         self._checkpoint.beat()
         self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
@@ -176,7 +176,7 @@ class LiveRun:
 
     def _overtaken(self) -> bool:
         """Return whether another run has begun, though this one goes on: its process was stopped, its lock lost."""
-        return self._checkpoint.runs().latest != self.runs.latest
+        return self._checkpoint.runs.latest() != self.runs.latest
 
     def places(self) -> tuple[str, str]:
         """Return where the host reads control rows and keeps what is its own; with schemes, whatever its default is."""

@@ -44,7 +44,7 @@ class SparkRun(LiveRun):
         self._done = False
         """The micro-batch that carried a stop is committed."""
         try:
-            self._begin(planned_batch(self._checkpoint.spark))
+            self._begin(lambda: planned_batch(self._checkpoint.spark))
             self._query = self._start_query()
             reach("query started")
         except BaseException:
