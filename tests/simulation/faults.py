@@ -35,6 +35,20 @@ def draw_case(seed: int, script: Script) -> Case:
     return Case(seed, script, tuple(sorted(faults)), rnd.choice([0.0, 0.05, 0.2, 0.5]))
 
 
+def two_drivers_of(seed: int) -> Case:
+    """Return a case in which drivers are stopped, lose their locks, and go on while the next ones begin."""
+    rnd = random.Random(f"two drivers {seed}")
+    script = draw_script(seed)
+    at = rnd.randrange(25, 60 + PER_BATCH * len(script.batches))
+    faults = [Fault(at, "freeze")]
+    for _ in range(rnd.choice([0, 1, 1, 2])):
+        at += rnd.randint(1, 60)
+        faults.append(Fault(at, "freeze"))
+    if rnd.random() < 0.5:
+        faults.append(Fault(at + rnd.randint(1, 120), rnd.choice(["kill driver", "kill driver", "kill", "power cut"])))
+    return Case(seed, script, tuple(faults), rnd.choice([0.05, 0.2, 0.5, 0.5]))
+
+
 def case_of(seed: int) -> Case:
     """Return the case of a seed."""
     return draw_case(seed, draw_script(seed))

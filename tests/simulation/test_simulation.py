@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seeds import seeds
-from simulation.faults import case_of
+from simulation.faults import case_of, two_drivers_of
 from simulation.machine import Fault
 from simulation.simulation import Case, Simulation, simulate
 
@@ -20,15 +20,27 @@ BROKEN = {
 }
 """What is known and not mended yet."""
 SEEDS, QUICK = 1600, 3
+TWO_DRIVERS = [2, 12, 17, 21, 405]
+"""Seeds that found something: a micro-batch that was of one run for a driver and of another run for the next (17, 21),
+a driver that took the next number where another one had taken its own (2, 12, 405)."""
 
 
 @pytest.mark.parametrize("seed", seeds(0, SEEDS, quick=QUICK, kept=KEPT, broken=BROKEN))
 def test_nothing_is_lost(seed: int) -> None:
-    case = case_of(seed)
+    _simulate(case_of(seed), f"--seeds {seed}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(0, 400, kept=TWO_DRIVERS))
+def test_drivers_that_lose_their_locks_and_go_on(seed: int) -> None:
+    _simulate(two_drivers_of(seed), f"--two-drivers --seeds {seed}")
+
+
+def _simulate(case: Case, arguments: str) -> None:
     try:
         simulate(case)
     except BaseException as failure:
-        failure.add_note(f"smaller: PYTHONPATH=tests:. python -m simulation --seeds {seed}\n{case}")
+        failure.add_note(f"smaller: PYTHONPATH=tests:. python -m simulation {arguments}\n{case}")
         raise
 
 
