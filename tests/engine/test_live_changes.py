@@ -10,7 +10,7 @@ import pytest
 from engine.cluster import Cluster
 
 from midstream.change.request import ChangeRequest
-from midstream.engine.control.controls import CHANGE, DRAIN, ELEMENT, MET, MIGRATE
+from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MET, MIGRATE
 from midstream.engine.results.merger import ResultMerger
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows
@@ -28,10 +28,13 @@ CLOCKS = ("identity", "asked_us", "response_ms", "two_versions_ms", "duration_us
 class LiveCluster(Cluster):
     """A cluster that runs a live script."""
 
+    goes_on = False
+    """It is run again after it was drained, with no further rows, and hears of what the drain has brought about."""
+
     def __init__(
         self, script: LiveScript, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float
     ) -> None:
-        super().__init__(script.plans(), folder, labels, rnd, crashes)
+        super().__init__(script.plans(), folder, labels, rnd, crashes, lateness_us=script.lateness_us)
         self.live()
         self.script = script
         self.positions = {s.stream.name: s.position for plan in script.plans() for s in plan.query.sources}
@@ -45,16 +48,18 @@ class LiveCluster(Cluster):
 
     def run(self) -> ResultMerger:
         script, heard = self.script, list[list[dict[str, Any]]]()
-        total = len(script.cuts) + IDLE * (1 + self.late_by) + 1
+        idle = IDLE * (1 + self.late_by)
+        total = script.batches + idle * (1 + self.goes_on) + 1
         for number in range(total):
             controls = heard[number - 1 - self.late_by] if number > self.late_by else []
             controls = controls + [self.change(k) for k, batch in enumerate(script.read) if batch == number]
+            controls += [self.row(CONTROL, control=kind) for kind, batch, _ in script.controls if batch == number]
             controls += [
                 self.row(MIGRATE, migration=MigrationRequest(plan, strategy).to_dict())
                 for batch, plan, strategy in script.migrations
                 if batch == number
             ]
-            drains = number + 1 == total
+            drains = number + 1 == total or (self.goes_on and number + 1 + idle == total)
             controls += [self.row(DRAIN)] if drains else []
             self.batch(lambda place: self.packed(place, number, controls), drain=drains)  # noqa: B023 - run at once
             heard.append([self.row(ELEMENT, **element) for element in self.decided])
@@ -77,14 +82,14 @@ class LiveCluster(Cluster):
     def packed(self, place: int, number: int, controls: list[dict[str, Any]]) -> Packed:
         script, packed = self.script, Packed(controls=list(controls))
         over = set(self.merger().over())
-        tables = {} if number >= len(script.cuts) else {name: script.table(name, number) for name in script.streams}
+        tables = {name: script.table(name, number) for name in script.streams}
         rows = {}
         for name, table in tables.items():
             times = table.column("ts").to_numpy()
             if len(times):
                 packed.high[self.positions[name]] = int(times.max())
                 packed.low[self.positions[name]] = int(times.min())
-                columns = {c: table.column(c).combine_chunks() for c in ("k", "v", "ts")}
+                columns = {c: table.column(c).combine_chunks() for c in table.column_names}
                 rows[name] = Rows(times, np.arange(len(times)), columns)
         for version, plan in enumerate(self.versions.plans, 1):
             for rank, source in enumerate(plan.query.sources):
