@@ -60,8 +60,23 @@ class ControlManager:
 
     @property
     def alive(self) -> list[Life]:
-        """Return the versions that rows can still make answer, the newest last."""
-        return sorted((life for life in self.lives.values() if life.alive), key=lambda life: life.version)
+        """Return the versions that rows can still make answer, the newest last.
+
+        In one of several buckets these are the same as in the others: one that is drained here lives until it is heard
+        that it is drained everywhere. What a change means depends on it, and how far buckets go.
+        """
+        return sorted(filter(self._lives, self.lives.values()), key=lambda life: life.version)
+
+    def _lives(self, life: Life) -> bool:
+        return life.alive or (life.drained_here and not self.decides)
+
+    def _state(self, life: Life) -> str:
+        return life.state if life.alive or not self._lives(life) else DRAINING
+
+    @property
+    def drains(self) -> bool:
+        """Return whether a version drains, be it in another bucket."""
+        return any(self._state(life) == DRAINING for life in self.lives.values())
 
     @property
     def newest(self) -> int:
@@ -205,7 +220,7 @@ class ControlManager:
         if not self.open_changes:
             raise PlanError("there is no change under way to abort")
         change = self.open_changes[-1]
-        states = {self.lives[v].state for v in change.old}
+        states = {self._state(self.lives[v]) for v in change.old}
         sentence = f"the change to version {change.new} cannot be aborted: "
         if states != {RUNNING}:
             state = "drains" if DRAINING in states else "has stopped"
@@ -391,7 +406,7 @@ class ControlManager:
         for change in self.changes:
             old = [self.lives[v] for v in change.old]
             new = self.lives[change.new]
-            if not change.open or change.pending or any(life.alive for life in old):
+            if not change.open or change.pending or any(map(self._lives, old)):
                 continue
             first_us = change.account.drained_from_us
             ends = [change.position_us, *(life.end_us for life in old)]

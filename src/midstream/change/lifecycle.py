@@ -105,15 +105,19 @@ class Life:
 
     @property
     def drained_here(self) -> bool:
-        """Return whether nothing old is left here, which need not be so in other buckets."""
-        return not self.alive and self._times_drained == 1
+        """Return whether nothing old is left here, which need not be so in other buckets: there it lives on."""
+        return not self.alive and self._times_drained == 1 and ISTOP not in self._since_start
+
+    @property
+    def _since_start(self) -> list[str]:
+        """Return the kinds of the elements since it was last started."""
+        kinds = [element.kind for element in self.elements]
+        return kinds[max((place for place, kind in enumerate(kinds) if kind == FSTART), default=0) :]
 
     @property
     def _times_drained(self) -> int:
         """Return 1 when a drain is over, 2 when all buckets have heard of that."""
-        kinds = [element.kind for element in self.elements]
-        start = max((place for place, kind in enumerate(kinds) if kind == FSTART), default=0)
-        return kinds[start:].count(DRAINED)
+        return self._since_start.count(DRAINED)
 
     def announce_drained(self) -> list[Element]:
         """Return, once, that a drain is over, whether the data or another element have ended it."""

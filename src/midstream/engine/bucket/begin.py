@@ -80,12 +80,12 @@ class Beginnings:
         """Let an element take effect that the results of all buckets together have brought about."""
         if element.kind != DRAINED:
             self._control.element(element)
-        elif element.version > 0 and not self._spec.plan_of(element.version).query.joint:
-            self._control.lives[element.version].hear_drained(element.at_us)
         elif element.version > 0:
             watched_us = self._control.watched_us(element.version)
-            if watched_us is not None:
+            if watched_us is not None and self._spec.plan_of(element.version).query.joint:
                 self._control.see_drained(element.version, watched_us, element.at_us, element.at_us)
+                self._control.follow()
+            self._control.lives[element.version].hear_drained(element.at_us)
         else:
             self._control.end_reference(-element.version)
 
@@ -129,10 +129,12 @@ class Beginnings:
     def must_meet(self, due: Due) -> bool:
         """Return whether all buckets have to come to the position of something first.
 
-        What their results bring about together before it, a first result or the start after a drain, comes before it.
+        What their results bring about together before it comes before it: a first result, the end of a drain, the start
+        after one.
         """
-        waits = not self._control.decides and any(change.pending for change in self._control.changes)
-        return waits and changes(due) and due.identity not in self._met
+        control = self._control
+        waits = control.drains or any(change.pending for change in control.changes)
+        return waits and not control.decides and changes(due) and due.identity not in self._met
 
     def begin(self, due: Due) -> None:
         """Let something take effect at its position."""

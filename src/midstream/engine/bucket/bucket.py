@@ -13,6 +13,7 @@ from typing import Any
 from midstream.change.forget import forget_settled
 from midstream.engine.bucket.begin import Beginnings, changes
 from midstream.engine.bucket.drains import Drains
+from midstream.engine.bucket.reach import Reach
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, Due
 from midstream.engine.bucket.store import Store
@@ -39,6 +40,7 @@ class Bucket:
         self._versions = BucketVersions(spec, label, self.state, store, memory)
         self._beginnings = Beginnings(self._versions)
         self._drains = Drains(self._versions)
+        self._reach = Reach(self._versions)
         self._clock_us: int | None = None
         self._paused = False
         """Something is due, and buckets have to meet before it takes effect."""
@@ -86,7 +88,7 @@ class Bucket:
         number = state.batches if packed.batch is None else packed.batch
         drain = any(c["do"] == DRAIN and self.spec.runs.meant(c, number) for c in controls)
         # For the whole micro-batch: what has left by then and what leaves after a change meet.
-        safe_us = versions.safe_us(drain)
+        safe_us = self._reach.safe_us(drain)
         versions.trace(not self.control.quiet or beginnings.changes_by(self._reached_us(safe_us)))
         phase = self.control.phase
         self._run(safe_us, drain, packed.begins)
@@ -170,7 +172,10 @@ class Bucket:
         """
         self._paused, self._meets_for = False, None
         while (due := self._beginnings.next_due(self._reached_us(safe_us))) is not None:
-            self._advance(safe_us if due.at_us is None else due.at_us)
+            self._advance(safe_us if due.at_us is None else due.at_us, self._time_us(), drain)
+            safe_us = self._reach.safe_us(drain)
+            if due is not self._beginnings.next_due(self._reached_us(safe_us)):
+                continue  # a version that has started waits for its own streams
             if begins is not None and changes(due):
                 self._paused = begins <= 0
                 begins -= 1
@@ -180,28 +185,40 @@ class Bucket:
             if self._paused:
                 return
             self._beginnings.begin(due)
-            safe_us = self._versions.safe_us(drain)
-        self._advance(safe_us)
+            safe_us = self._reach.safe_us(drain)
+        self._advance(safe_us, self._settled_us(safe_us), drain)
 
-    def _advance(self, upto_us: int) -> None:
-        """Run every version that lives up to a time; see what first results and ended drains bring."""
-        versions, drains, done = self._versions, self._drains, set[int]()
+    def _settled_us(self, safe_us: int) -> int:
+        """Return how far time has come for good, when all rows before a time have come.
+
+        One at that very time may be the first result that is waited for: then nothing else is to have left there.
+        """
+        waits = self._clock_us is None and any(change.waits_for_result for change in self.control.changes)
+        return min(self._time_us(), max(safe_us - 1, NEVER)) if waits else self._time_us()
+
+    def _advance(self, upto_us: int, clock_us: int, drain: bool) -> None:
+        """Run every version that runs up to a time; see what first results and ended drains bring.
+
+        One goes no further than its own rows have come: it may start only now, or run only to be counted.
+        """
+        versions, reach, drains, done = self._versions, self._reach, self._drains, set[int]()
         versions.watch()
         versions.start_waiting()
         while todo := [n for n in sorted(versions.open) if n not in done and versions.runs(n)]:
             for number in todo:
-                self._advance_one(versions.open[number], upto_us)
+                self._advance_one(versions.open[number], min(upto_us, reach.of(number, drain)), clock_us)
             done |= set(todo)
             drains.follow()
             # Drains that first results have begun may be over already.
             drains.follow()
             versions.start_waiting()
         drains.follow()
+        reach.note(upto_us)
         versions.leave_ended()
 
-    def _advance_one(self, version: VersionInBucket, upto_us: int) -> None:
-        """Run one version up to a time."""
-        counted_us, clock_us, reached_us = self.state.counted_us, self._time_us(), upto_us
+    def _advance_one(self, version: VersionInBucket, upto_us: int, clock_us: int) -> None:
+        """Run one version up to a time; time itself has come to `clock_us`."""
+        counted_us, reached_us = self.state.counted_us, upto_us
         before = len(version.run.leaving)
         if upto_us < version.state.released_us:
             # All rows are there, but time itself has not come further.

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.engine.bucket.durable import DurableRows
-from midstream.engine.bucket.progress import Progress, Timings
+from midstream.engine.bucket.progress import Timings
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.waiting import WaitingRows
 from midstream.engine.rows.packed import Packed
@@ -119,12 +119,6 @@ class Intake:
         """Take over the rows that wait, and those set aside."""
         self._wait_as(before)
         self.late, self.far = before.late, before.far
-
-    def safe_us(self, drain: bool, progress: Progress) -> int:
-        """Return the time below which no row that is not late can still come; when all is drained, after all rows."""
-        if drain and progress.high:
-            return progress.latest_us + 1
-        return max(progress.safe_us(self._positions, self._timings), self._state.released_us)
 
     def release(self, upto_us: int) -> dict[int, Rows]:
         """Release the rows below a time; return them by alias."""

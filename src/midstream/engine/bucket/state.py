@@ -102,6 +102,8 @@ class BucketState:
     """The last control rows that have been read, by id."""
     counted_us: int = NEVER
     """Rows before this time have been counted as input."""
+    reached_us: int = NEVER
+    """How far the versions that live have got: the same in all buckets, be they drained here."""
 
     def read_controls(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Note that control rows have been read. One comes again only soon after: the log reads each file once."""
@@ -130,6 +132,7 @@ class BucketState:
                 Progress.of(plain["progress"]) if "progress" in plain else Progress.seen(_by_position(plain["high"])),
                 plain["controls"],
                 plain["counted_us"],
+                plain.get("reached_us", NEVER),
             )
 
     def write(self, store: Store) -> None:
@@ -144,6 +147,7 @@ class BucketState:
             "progress": self.progress.to_plain(),
             "controls": self.controls,
             "counted_us": self.counted_us,
+            "reached_us": self.reached_us,
         }
         store.write_head(json.dumps(plain))
 

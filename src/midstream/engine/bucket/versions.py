@@ -8,7 +8,8 @@ number of a reference, a version that runs only to be counted, is negative.
 
 from typing import Any
 
-from midstream.change.request import GRACEFUL_DRAIN, ChangeRequest
+from midstream.change.lifecycle import FSTART
+from midstream.change.request import GRACEFUL_DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.bucket.durable import DurableRows
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, VersionState
@@ -66,16 +67,21 @@ class BucketVersions:
         return [*(c.new for c in self.control.open_changes if c.waits_for_drain), *due]
 
     def _due(self) -> list[tuple[int, int]]:
-        """Return the versions of changes that are to come, and their positions."""
+        """Return the versions of changes that are to come, or that are to start anew, and their positions."""
         found, number = list[tuple[int, int]](), self.state.next_version
         for due in self.state.due:
+            if isinstance(due, ControlRequest) and due.element == FSTART:
+                found.append((self.control.newest, NEVER if due.at_us is None else due.at_us))
             if isinstance(due, ChangeRequest):
                 found.append((due.version or number, NEVER if due.at_us is None else due.at_us))
                 number = found[-1][0] + 1
         return found
 
     def wait_for_due(self) -> None:
-        """Let versions of changes that have not begun yet keep the rows from their positions on."""
+        """Let versions of changes that have not begun yet keep the rows from their positions on.
+
+        So does one that is over and is to start anew.
+        """
         reached_us = self.state.progress.latest_us
         for number, at_us in self._due():
             if at_us <= reached_us and number not in self.open:
@@ -104,18 +110,6 @@ class BucketVersions:
     def _living(self) -> list[VersionInBucket]:
         return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]
 
-    def safe_us(self, drain: bool) -> int:
-        """Return up to where all rows have come, for the versions that run: here, or in another bucket."""
-        progress, timings, living = self.state.progress, self.spec.timings, self._living()
-        if not living:
-            return min(progress.high.values(), default=NEVER)
-        safe_us = min(version.intake.safe_us(drain, progress) for version in living)
-        elsewhere = [] if drain else [n for n, life in self.control.lives.items() if life.drained_here]
-        positions = {source.position for number in elsewhere for source in self.spec.plan_of(number).query.sources}
-        if positions:
-            safe_us = min(safe_us, progress.safe_us(positions, timings))
-        return max(safe_us, *(version.state.released_us for version in living))
-
     def holder(self) -> dict[str, Any] | None:
         """Return which stream of the newest version holds the others back, and by how much event time."""
         newest = self.newest
@@ -136,7 +130,7 @@ class BucketVersions:
         return [self._enter(number) for number in self.wanted() if number not in self.open]
 
     def _enter(self, number: int) -> VersionInBucket:
-        state, start_us = self.state, self._start_us(number)
+        state, start_us = self.state, self.start_us(number)
         new = number not in state.versions
         if new:
             state.versions[number] = VersionState(batches=state.batches)
@@ -160,7 +154,7 @@ class BucketVersions:
         for version in self.open.values() if self.control.changes else ():
             version.run.merge_output()
 
-    def _start_us(self, number: int) -> int | None:
+    def start_us(self, number: int) -> int | None:
         """Return from where a version takes rows; None: from the first one on."""
         if number < 0:
             return next(c.position_us for c in self.control.changes if c.new == -number)
@@ -169,7 +163,7 @@ class BucketVersions:
 
     def _take_in(self, version: VersionInBucket) -> None:
         """Let a version have the rows of this micro-batch."""
-        packed, intake, start_us = self._packed, version.intake, self._start_us(version.number)
+        packed, intake, start_us = self._packed, version.intake, self.start_us(version.number)
         intake.take_in(packed, abs(version.number), start_us, self.before)
         if version.number > 0 and self.control.lives[version.number].start_us == NEVER:
             # The first row of the query, in whatever bucket, of those that are not late.
@@ -251,4 +245,4 @@ class BucketVersions:
             self.ran.remove(fresh)
             self.ran[self.ran.index(before)] = fresh
             fresh.take_over(before)
-            fresh.intake.start_at(self._start_us(number) or NEVER)
+            fresh.intake.start_at(self.start_us(number) or NEVER)

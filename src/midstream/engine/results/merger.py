@@ -21,7 +21,7 @@ from midstream.change.gatekeeper import Gatekeeper
 from midstream.change.lifecycle import DRAINED, Element
 from midstream.change.merger import versioned
 from midstream.change.plain import control_of_plain, control_to_plain
-from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.change.request import ABORT, ChangeRequest, ControlRequest
 from midstream.change.trigger import last_left_us
 from midstream.change.under_way import Change
 from midstream.engine.results.lineage import traced, valued
@@ -226,6 +226,12 @@ class ResultMerger:
     def _begin(self, item: dict[str, Any]) -> None:
         """Let a change or a control element take effect as it did in the buckets."""
         if "refused" in item:
+            if ControlRequest(item["control"]).element == ABORT:
+                # Buckets hear later that a drain is over, and so is the change.
+                try:
+                    self.control.abortable()
+                except PlanError as error:
+                    item["refused"] = str(error)
             # The change it was meant for says why.
             for record in self.control.records()[-1:]:
                 record.reason = item["refused"]
