@@ -115,8 +115,11 @@ class HostedRun(LiveRun):
         fresh = [i for i in self._checkpoint.controls.ids() if i not in self._heard]
         self._heard |= set(fresh)
         for identity in fresh:
-            data = self._world.files.read(self._checkpoint.controls.folder / f"{identity}.json")
-            lines += [Line(label, CONTROL, data) for label in self.stores]
+            try:
+                data = self._world.files.read(self._checkpoint.controls.folder / f"{identity}.json")
+            except OSError:  # Spark passes over it
+                continue
+            lines += [Line(label, CONTROL, row) for row in data.splitlines() for label in self.stores]
         out: list[Line] = []
         for label, store in self.stores.items():
             mine = [line for line in lines if line.bucket == label]

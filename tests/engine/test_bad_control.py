@@ -1,6 +1,7 @@
 """Control rows that are none, or ask for what cannot be: each is named in the events and skipped, the query goes on."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from engine.live_host import HostedRun, some_rows, two_streams
 
 from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, ELEMENT, MET, MIGRATE, SNAPSHOT, control_row
+from midstream.live import retention
+from midstream.live.control_log import ControlLog, number_of
 from midstream.live.reading import read
 
 JOIN = "SELECT a.k, a.v, b.v AS w FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k"
@@ -84,6 +87,60 @@ def test_control_rows_that_are_none_are_named_and_skipped(tmp_path: Path) -> Non
     assert len(named) + silent + len(refused) == len(rows)
     for run in (good, spoiled):
         run.end()
+
+
+def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "EVERY", 2)
+    run = HostedRun(JOIN, two_streams(), tmp_path, {}, 1)
+    control = tmp_path / "checkpoint" / "control"
+    (control / "zzz.json").mkdir()
+    (control / "gone.json").symlink_to("/nonexistent")
+    os.mkfifo(control / "pipe.json.not")
+    for batch in range(8):
+        run.snapshot()
+        assert run.tick(some_rows(1, batch))
+    named = [event["id"] for event in run.events() if event["event"] == "no control row"]
+    assert named == ["zzz.json: cannot be read"]
+    assert (control / "zzz.json").is_dir()
+    assert len(run._checkpoint.controls.rows()) == len(run._checkpoint.controls.ids()) - 2
+    run.end()
+
+
+@pytest.mark.parametrize("name", ["²" * 20 + "-x", "٣" * 20 + "-x", "9" * 20 + "-x", "9223372036854775807-x"])
+def test_names_that_are_no_ids_do_not_move_those_that_come(tmp_path: Path, name: str) -> None:
+    log = ControlLog(tmp_path)
+    log.make()
+    (tmp_path / f"{name}.json").write_text("{}")
+    sent = [log.send(SNAPSHOT) for _ in range(3)]
+    assert sent == sorted(sent)
+    assert len({number_of(identity) for identity in sent}) == 3
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "0", "0000", "0001", "5", "9" * 20, "99999999999"])
+def test_strays_among_versions_are_nobodys(tmp_path: Path, name: str) -> None:
+    run = HostedRun(JOIN, two_streams(), tmp_path, {}, 1)
+    assert run.tick(some_rows(1, 0))
+    for ending in ("txt", "version", "removed") if name == "0001" else ("txt", "version", "over", "removed"):
+        (tmp_path / "checkpoint" / "versions" / f"{name}.{ending}").write_text("x")
+    mergers = tmp_path / "checkpoint" / "versions" / "mergers"
+    mergers.mkdir(exist_ok=True)
+    (mergers / f"{name}.json").write_text("x")
+    identity = run.change(JOIN.replace("a [RANGE 2", "a [RANGE 1"), "immediate")
+    for batch in range(1, 7):
+        assert run.tick(some_rows(1, batch))
+    assert [c["state"] for c in run.changes() if c["identity"] == identity] == ["finished"]
+    run.end()
+
+
+def test_very_many_strays_are_counted(tmp_path: Path) -> None:
+    run = HostedRun(JOIN, two_streams(), tmp_path, {}, 1)
+    (tmp_path / "checkpoint" / "control" / "log.json").write_text("\n".join(f"line {n}" for n in range(3000)))
+    for batch in range(2):
+        assert run.tick(some_rows(1, batch))
+    named = [event["event"] for event in run.events() if "no control row" in event["event"]]
+    assert named == ["no control row"] * 20 + ["more that are no control rows"]
+    assert [event["count"] for event in run.events() if event["event"].startswith("more")] == [2980]
+    run.end()
 
 
 @pytest.mark.parametrize("name", STRAYS)

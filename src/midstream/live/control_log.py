@@ -4,6 +4,7 @@ Anyone who can write there can send control. A control row reaches all buckets i
 effect at one position in all of them; recovery reads the same rows again, buckets skip those they have obeyed.
 """
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from midstream.engine.control.controls import FORMAT, control_row
 from midstream.engine.world import World
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.failpoint import reach
-from midstream.model.names import is_name
+from midstream.model.names import digits, is_name
 
 DIGITS = 20
 """An id begins with a number of so many digits; rows that are read together take effect in the order of their ids."""
+FAR_NS = 100 * 365 * 86_400 * 10**9
+"""A hundred years: no clock is so wrong, and ids that come after a stray file there would all have one number."""
 
 
 class ControlLog:
@@ -35,8 +38,9 @@ class ControlLog:
         for known in ids if once is not None else ():
             if known.endswith(f"-{once}"):
                 return known
-        last = max(map(number_of, ids), default=0)
-        return f"{max(self._world.clock.now_ns(), last + 1):0{DIGITS}d}-{once or self._world.names.new()[:8]}"
+        now_ns = self._world.clock.now_ns()
+        last = max((n for n in map(number_of, ids) if n < now_ns + FAR_NS), default=0)
+        return f"{max(now_ns, last + 1):0{DIGITS}d}-{once or self._world.names.new()[:8]}"
 
     def send(self, do: str, *, identity: str | None = None, once: str | None = None, **more: Any) -> str:
         """Append a control row, durably and whole; return its id. One sent again under the same id is read once."""
@@ -67,7 +71,7 @@ class ControlLog:
             return None
         try:
             row = control_row(self._world.files.read(self.folder / f"{identity}.json"))
-        except FileNotFoundError:
+        except OSError:  # not there, a folder, or not for this user to read
             return None
         return row if row is not None and row["id"] == identity else None
 
@@ -80,7 +84,20 @@ class ControlLog:
     def remove(self, identity: str) -> None:
         """Forget a control row that all buckets have obeyed."""
         if is_name(identity):
-            self._world.files.remove(self.folder / f"{identity}.json")
+            with contextlib.suppress(IsADirectoryError, PermissionError):  # nobody's: it stays
+                self._world.files.remove(self.folder / f"{identity}.json")
+
+    def unreadable(self) -> list[str]:
+        """Return the names of what looks like a control row and cannot be read: a folder, a file of somebody else."""
+        found = []
+        for name in self._names():
+            try:
+                self._world.files.read(self.folder / name)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                found.append(name)
+        return found
 
     def ids(self) -> list[str]:
         """Return the ids of the control rows in the log, in order."""
@@ -98,4 +115,4 @@ def number_of(identity: str) -> int:
     (42, 0, 0)
     """
     number = identity.partition("-")[0]
-    return int(number) if len(number) == DIGITS and number.isdigit() else 0
+    return (digits(number) or 0) if len(number) == DIGITS else 0

@@ -18,7 +18,7 @@ from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, document, whole
-from midstream.model.names import is_number
+from midstream.model.names import digits, is_number
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.json import read_plan, read_schema, read_type, write_plan, write_schema, write_type
@@ -26,6 +26,8 @@ from midstream.plan.plan import Plan
 
 FORMAT = 1
 """The form in which versions and the catalog are written."""
+MOST_VERSIONS = 10**8
+"""More versions than there can be: a file that names a later one is nobody's."""
 CATALOG = "catalog.json"
 REGISTERED = "registered"
 """Where the queries lie that can be changed to by number."""
@@ -104,7 +106,7 @@ class VersionFiles:
     def add(self, sql: str, plan: Plan, control: str | None = None) -> int:
         """Add a version; return its number. `control` is the id of the control row that will ask for it."""
         self._world.files.make_folder(self.folder)
-        number = max(self._taken(), default=1) + 1
+        number = max([1, *self._taken()]) + 1
         plain = {"format": FORMAT, "number": number, "sql": sql, "query": query_text(plan), "plan": write_plan(plan)}
         if control is not None:
             plain["control"] = control
@@ -116,7 +118,7 @@ class VersionFiles:
     def numbers(self) -> list[int]:
         """Return the numbers of the versions that are there."""
         names = self._world.files.names(self.folder)
-        return sorted(_numbers(names, ".version"))
+        return sorted(number for number in _numbers(names, ".version") if number > 1)
 
     def has(self, number: int) -> bool:
         """Return whether a version is there."""
@@ -125,7 +127,8 @@ class VersionFiles:
     def _taken(self) -> list[int]:
         """Return the numbers that were given, also of versions that were removed."""
         names = self._world.files.names(self.folder)
-        return [int(number) for name in names if (number := name.partition(".")[0]).isdigit()]
+        found = (digits(name.partition(".")[0]) for name in names)
+        return [number for number in found if number is not None and number < MOST_VERSIONS // 2]
 
     def plain(self, number: int) -> dict[str, Any]:
         """Return a version as it is written."""
@@ -177,9 +180,9 @@ class VersionFiles:
 def _numbers(names: Iterable[str], ending: str) -> Iterator[int]:
     """Yield the numbers of files that end like that; others that lie there are nobody's."""
     for name in names:
-        number = name.removesuffix(ending)
-        if number != name and number.isdecimal():
-            yield int(number)
+        number = digits(name.removesuffix(ending))
+        if number is not None and 1 <= number < MOST_VERSIONS and name == f"{number:04d}{ending}":
+            yield number
 
 
 def registered(folder: Path, catalog: Catalog, world: World = THIS_MACHINE) -> dict[int, QueryVersion]:

@@ -26,11 +26,12 @@ class ReadControls:
         self._kept = kept
         self._batches = 0
         self._read: set[str] = set()
+        self._unreadable: set[str] = set()
         self._removable: set[str] = set(log.ids())
         """Rows that will have been read at the next look: when a run has begun, those that were there."""
 
-    def on_batch(self, controls: Sequence[dict[str, Any]], row: str, known: set[int]) -> None:
-        """Note what a micro-batch has read. Now and then, remove what can go.
+    def on_batch(self, controls: Sequence[dict[str, Any]], row: str, known: set[int]) -> list[str]:
+        """Note what a micro-batch has read. Now and then, remove what can go, and return what nobody can read.
 
         `row` has the plan that runs, `known` are the versions that anybody remembers.
         """
@@ -40,6 +41,13 @@ class ReadControls:
             self._remove(row)
             self._forget(known)
             self._removable, self._read = self._removable | self._read, set()
+        return self._strays() if self._batches % EVERY in (0, 1) else []
+
+    def _strays(self) -> list[str]:
+        """Return the names of what cannot be read, each once."""
+        fresh = [name for name in self._log.unreadable() if name not in self._unreadable]
+        self._unreadable.update(fresh)
+        return fresh
 
     def _remove(self, row: str) -> None:
         newest, over = set(self._log.ids()[-self._kept :]), self._versions.files.over()

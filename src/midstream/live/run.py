@@ -52,6 +52,8 @@ EVENTS = {CHANGE: "change asked"}
 LOOK_S = 0.05
 
 
+NAMED_STRAYS = 20
+"""What is no control row and is named in the events, in a micro-batch."""
 MOST_WAITING = 10_000_000
 
 
@@ -236,7 +238,8 @@ class LiveRun:
         self._write_status("running", batch)
         self._noted = self._records.all(), self.live.changes()
         self._check_waiting(summary, number)
-        self._read.on_batch(summary.controls, self._now.row, self.live.known())
+        unreadable = self._read.on_batch(summary.controls, self._now.row, self.live.known())
+        self._note_strays(number, [f"{name}: cannot be read" for name in unreadable])
         reach("batch noted")
         if batch["phase"] != "steady":
             reach("busy batch noted")
@@ -270,8 +273,15 @@ class LiveRun:
             self._unshared.add(summary.why_unshared)
             said = {"batch": number, "buckets": summary.unshared, "reason": summary.why_unshared}
             self._add_event("shared memory is not used", said)
-        for text in strays:
+        self._note_strays(number, strays)
+
+    def _note_strays(self, number: int, strays: Sequence[str]) -> None:
+        """Write into the events what is no control row: the first ones, for each event is synced, and how many more."""
+        for text in strays[:NAMED_STRAYS]:
             self._add_event("no control row", {"batch": number, "id": text, "folder": "control"})
+        if len(strays) > NAMED_STRAYS:
+            more = len(strays) - NAMED_STRAYS
+            self._add_event("more that are no control rows", {"batch": number, "count": more, "folder": "control"})
 
     def _note_controls(self, summary: BatchSummary, number: int, batch: dict[str, Any]) -> None:
         for control in summary.controls:

@@ -4,6 +4,7 @@ import re
 
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
 _IDENTITY = re.compile(r"[0-9a-f]{8,64}")
+MOST_DIGITS = 20
 
 
 def is_name(found: object) -> bool:
@@ -22,6 +23,15 @@ def is_identity(found: object) -> bool:
     (True, False)
     """
     return isinstance(found, str) and _IDENTITY.fullmatch(found) is not None
+
+
+def digits(text: str) -> int | None:
+    """Return the number that a text is, written in the digits 0 to 9, or None.
+
+    >>> digits("0012"), digits("-1"), digits("²"), digits("٣"), digits("")
+    (12, None, None, None, None)
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def is_number(found: object, least: int = 0) -> bool:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from midstream.model.names import digits
+
 
 def planned_batch(place: Path) -> int:
     """Return the last micro-batch that was planned in a checkpoint of Spark's, -1 if there is none.
@@ -11,7 +13,7 @@ def planned_batch(place: Path) -> int:
     offsets = place / "offsets"
     if not offsets.is_dir():
         return -1
-    planned = max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
+    planned = max((n for file in offsets.iterdir() if (n := digits(file.name)) is not None), default=-1)
     if planned < 0:
         for file in [*offsets.glob(".*.tmp"), *offsets.glob(".*.crc")]:
             file.unlink()

@@ -25,8 +25,11 @@ BEAT_S = 5.0
 """How often a run shows that it lives."""
 GRACE_S = 30.0
 """How long the micro-batch after the last one may take to notice that the run is over."""
-CONTROL_ROWS = {"pathGlobFilter": "*.json", "maxFileAge": "36500d"}
-"""How the control log is read: nothing else that lies there, and no row is too old, whatever clocks say."""
+CONTROL_ROWS = {
+    "pathGlobFilter": "*.json", "maxFileAge": "36500d", "recursiveFileLookup": "true", "ignoreMissingFiles": "true",
+}  # fmt: skip
+"""How the control log is read: nothing else that lies there, and no row is too old, whatever clocks say. Folders are
+nobody's, whatever their names; what is gone or cannot be opened is passed over (the driver names it)."""
 
 
 class SparkRun(LiveRun):
