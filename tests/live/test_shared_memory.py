@@ -22,6 +22,7 @@ from midstream.live.mapped import FULL, MappedMemory, MappedState
 from midstream.live.shared_memory import OWNER, forget_query, hold_query
 from midstream.model.errors import StateError
 from midstream.model.private_folder import NotPrivate, private_folder, private_place
+from midstream.model.release import RELEASE
 from midstream.plan.plan import Plan
 
 NOBODY = 65534
@@ -126,7 +127,7 @@ def test_nothing_in_a_stamp_is_run(folder: Path, tmp_path: Path) -> None:
     stamp = folder / "stamp"
     stamp.write_bytes(pickle.dumps({"token": "one", "description": pickle.dumps(Exploit(proof)), "files": []}))
     assert not taken(folder)[0]
-    whole = json.dumps({"format": mapped.FORMAT, "token": "one", "files": []}).encode() + b"\n"
+    whole = json.dumps({"format": mapped.FORMAT, "release": RELEASE, "token": "one", "files": []}).encode() + b"\n"
     stamp.write_bytes(whole + pickle.dumps(Exploit(proof)))
     with MappedMemory(folder.parent) as memory:
         assert memory.take(1, "one", plan()) is None

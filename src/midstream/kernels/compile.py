@@ -8,7 +8,6 @@ has no such place compiles for itself.
 """
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ import numba
 from numba.core import config as numba_config
 
 from midstream.model.private_folder import private_folder, private_place
+from midstream.model.release import name_of_sources
 
 F = TypeVar("F", bound=Callable[..., Any])
 Word = Any
@@ -28,10 +28,7 @@ Word = Any
 
 def _name() -> str:
     """Return a name for what is compiled of exactly these sources."""
-    sources = hashlib.sha256()
-    for file in sorted(Path(__file__).resolve().parent.glob("*.py")):
-        sources.update(file.name.encode() + file.read_bytes())
-    return f"compiled-{sources.hexdigest()[:16]}"
+    return f"compiled-{name_of_sources(Path(__file__).resolve().parent)}"
 
 
 def _package() -> Path:

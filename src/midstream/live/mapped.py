@@ -2,9 +2,10 @@
 
 Spark gives a bucket to another worker process from one batch to the next. The arrays of its operators therefore lie in
 files under /dev/shm; a worker maps them, works in place, and stamps them with the version of the durable state they
-belong to. A stamp that is missing or names another version means: rebuild from the durable state.
+belong to. A stamp that is missing, names another version or was made by other code means: rebuild from the durable
+state.
 
-    stamp (token, names of files, description)  ──▶ map ──▶ work in place ──▶ publish under the next token
+    stamp (release, token, names of files, description)  ──▶ map ──▶ work in place ──▶ publish under the next token
 
 Only what belongs to this user alone is used (`model/private_folder.py`), and nothing that is read is run.
 """
@@ -27,6 +28,7 @@ from midstream.engine.snapshot.form import plain_dtype, put_together, take_apart
 from midstream.model.errors import StateError
 from midstream.model.failpoint import reach
 from midstream.model.private_folder import open_private, private_folder
+from midstream.model.release import RELEASE
 from midstream.plan.json import own_aggregates
 from midstream.plan.plan import Plan
 
@@ -85,7 +87,7 @@ class MappedState:
             with open(open_private(self._stamp, _READ), "rb") as file:
                 head, description = json.loads(file.readline()), file.read()
             self._stamp.unlink()
-            if (head["format"], head["token"]) != (FORMAT, token):
+            if (head["format"], head["release"], head["token"]) != (FORMAT, RELEASE, token):
                 return None
             reach("state taken")
             arrays = [self._map(*self._open(*where)) for where in head["files"]]
@@ -137,7 +139,8 @@ class MappedState:
         pending = self._folder / "stamp.pending"
         pending.unlink(missing_ok=True)
         with open(open_private(pending, _WRITE), "wb") as file:
-            file.write(json.dumps({"format": FORMAT, "token": token, "files": files}).encode() + b"\n")
+            head = {"format": FORMAT, "release": RELEASE, "token": token, "files": files}
+            file.write(json.dumps(head).encode() + b"\n")
             file.write(description)
         reach("state pending")
         os.replace(pending, self._stamp)
