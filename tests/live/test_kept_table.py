@@ -79,3 +79,27 @@ def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
     assert list(zip(*held.values(), strict=True)) == [("a", 1.0), ("b", None), ("c", -2.0)]
     with pytest.raises(SinkError, match="does not hold what is to go"):
         table.write([change(50, ("d", 0.0, -1))], pa.schema([]), 5)
+
+
+def test_a_folder_has_one_table_of_one_query_before_its_first_row(tmp_path: Path) -> None:
+    first, second, late = KeptTable(tmp_path), KeptTable(tmp_path), KeptTable(tmp_path)
+    owners = [Owner(name * 32, name, tmp_path / name, False) for name in "12"]
+    first.begin(owners[0])
+    with pytest.raises(SinkError, match=r"has results of query '1' with checkpoint .*; give this one a folder of its"):
+        second.begin(owners[1])
+    batch = [answer(10, (1, 1, "a"))]
+    first.write(batch, batch[0].rows.schema, 0)
+    late._query = b"2"
+    with pytest.raises(SinkError, match="kept up to date by another query"):
+        late.write([answer(20, (1, 1, "b"))], batch[0].rows.schema, 0)
+    KeptTable(tmp_path).begin(owners[0])
+    assert ms.read(tmp_path).to_pydict() == {"k": ["a"]}
+
+
+def test_a_table_of_the_last_release_has_an_owner_from_now_on(tmp_path: Path) -> None:
+    kept(tmp_path, [answer(10, (1, 1, "a"))])
+    (tmp_path / "_midstream.json").unlink()
+    KeptTable(tmp_path).begin(Owner("me", "query", tmp_path, True))
+    (tmp_path / "table.parquet").unlink()
+    with pytest.raises(SinkError, match="has results of query 'query'"):
+        KeptTable(tmp_path).begin(Owner("another", "other", tmp_path, False))

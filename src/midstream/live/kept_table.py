@@ -14,6 +14,7 @@ from midstream.engine.results.merger import Departure
 from midstream.engine.world import World
 from midstream.kernels.bag import cancel
 from midstream.live.lines import Lines
+from midstream.live.owned_folder import take_folder
 from midstream.live.result_folder import HOP, replace_answer
 from midstream.live.sink import Owner
 from midstream.local.disk import THIS_MACHINE
@@ -47,7 +48,10 @@ class KeptTable:
     def begin(self, owner: Owner) -> None:
         """Refuse a table that another query keeps up to date."""
         self._query = owner.identity.encode()
-        held = self._read()
+        self._check(self._read())
+        take_folder(self.file.parent, owner, self._world, lambda: False)
+
+    def _check(self, held: pa.Table | None) -> None:
         if held is not None and (held.schema.metadata or {}).get(QUERY) != self._query:
             raise SinkError(f"{self.file} is kept up to date by another query; give this one a folder of its own")
 
@@ -58,6 +62,7 @@ class KeptTable:
     def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
         """Apply the changes that are not in the table yet."""
         held = self._read()
+        self._check(held)
         said = {} if held is None else held.schema.metadata
         newest, upto_us = int(said.get(VERSION, b"1")), None if held is None else int(said[HOP])
         table = held

@@ -23,19 +23,18 @@ import pyarrow.parquet as pq
 
 from midstream.engine.results.merger import Departure
 from midstream.engine.results.output import ORDER
-from midstream.engine.world import World, document_bytes
+from midstream.engine.world import World
 from midstream.live.blobs import from_blob
 from midstream.live.lines import RESULT, Lines
+from midstream.live.owned_folder import take_folder
 from midstream.live.sink import Owner, together
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
-from midstream.model.format import check_format, whole
+from midstream.model.format import whole
 
-FORMAT = 1
-"""The form in which a folder of results is laid out."""
-OWNER, ANSWER = "_midstream.json", "answer.parquet"
+ANSWER = "answer.parquet"
 HOP = b"midstream.hop"
 """What a file says of the hop its rows are of."""
 
@@ -52,25 +51,14 @@ class ResultFolder:
     def begin(self, owner: Owner) -> None:
         """Take the folder for a query, and remove what a run has left that was killed; refuse one of another query."""
         files = self._world.files
-        do = "restore it from a copy, or give the query another folder"
-        known = self._world.read_json(self.folder / OWNER, do)
-        if known is None:
-            if not owner.resumed and any(is_result(name) for name in files.names(self.folder)):
-                raise SinkError(f"{self.folder} has results of another query; give this one an empty folder")
-            who = {"query": owner.identity, "name": owner.name, "checkpoint": str(owner.checkpoint)}
-            with writing(self.folder):
-                self._world.add(self.folder / OWNER, document_bytes({"format": FORMAT, **who}))
-            known = self._world.read_json(self.folder / OWNER, do) or {}
-        check_format(f"folder {self.folder}", known.get("format"), FORMAT)
-        if known.get("query") != owner.identity:
-            raise SinkError(
-                f"{self.folder} has results of query '{known.get('name')}' with checkpoint {known.get('checkpoint')}; "
-                "give this one a folder of its own"
-            )
+        take_folder(self.folder, owner, self._world, lambda: not owner.resumed and self._has_results())
         for name in files.names(self.folder):
             if name.startswith(".pending-"):
                 files.remove_folder(self.folder / name)
                 reach("pending removed")
+
+    def _has_results(self) -> bool:
+        return any(is_result(name) for name in self._world.files.names(self.folder))
 
     def write_lines(self, lines: Lines, schema: pa.Schema, batch: int, ordered: bool) -> list[Any]:
         """Write the results of a micro-batch; unordered ones are taken from the workers as files."""
