@@ -7,7 +7,9 @@ file it is and what to do. What is spare, such as a heartbeat, may be broken wit
 import json
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ from midstream.live.events import EventLog
 from midstream.live.kept_table import KeptTable
 from midstream.live.reading import read
 from midstream.live.sink import Owner
-from midstream.local.disk import THIS_MACHINE
-from midstream.model.errors import MidstreamError
+from midstream.local.disk import THIS_MACHINE, SystemClock
+from midstream.model.errors import BrokenFileError, MidstreamError
 
 JOIN = "SELECT a.k, a.v, b.v AS w FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k"
 OTHER = JOIN.replace("a [RANGE 5", "a [RANGE 2")
@@ -283,6 +285,46 @@ def test_a_broken_status_or_heartbeat_is_no_reason_to_end(lived: Lived, tmp_path
         checkpoint.read_status()
     (checkpoint.folder / "status.json").unlink()
     lived.goes_on(tmp_path / "copy")
+
+
+class Watch(SystemClock):
+    """A clock on which pauses take no time; at the third of them a heart beats."""
+
+    def __init__(self, heartbeat: Path | None) -> None:
+        self._paused, self._heartbeat = 0, heartbeat
+
+    def pause(self, seconds: float) -> None:
+        self._paused += 1
+        if self._paused == 3 and self._heartbeat is not None:
+            self._heartbeat.write_text(json.dumps({"format": 1, "at": 4e9}))
+
+
+@pytest.mark.parametrize("beats", [True, False])
+@pytest.mark.parametrize("ahead_s", [0, -50, -90, 90, 3e7, -3600, -3e7])
+def test_a_clock_that_is_wrong_says_nothing_of_life(tmp_path: Path, ahead_s: float, beats: bool) -> None:
+    """A process of another host lives if it was heard of just now, or if its heart beats while somebody watches."""
+    heartbeat = tmp_path / "heartbeat"
+    checkpoint = Checkpoint(tmp_path, replace(THIS_MACHINE, clock=Watch(heartbeat if beats else None)))
+    heartbeat.write_text(json.dumps({"format": 1, "at": time.time() + ahead_s}))
+    (tmp_path / "status.json").write_text('{"state": "running", "host": "another", "updated": 1}')
+    alive = abs(ahead_s) < 60 or (beats and ahead_s > -7 * 86_400)
+    assert checkpoint.read_status()["state"] == ("running" if alive else "died")
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        '"updated": NaN', '"updated": "x"', '"updated": Infinity', '"updated": null', '"updated": [1]', '"state": 5',
+        '"state": null', '"last_batch": 7', '"last_batch": {"batch": "x"}', '"rows_in": "many"', '"late": NaN',
+    ],
+)  # fmt: skip
+def test_a_status_that_makes_no_sense_is_broken(tmp_path: Path, spoiled: str) -> None:
+    (tmp_path / "status.json").write_text(f'{{"format": 1, "state": "running", "host": "another", {spoiled}}}')
+    key = spoiled.split('"')[1]
+    with pytest.raises(
+        BrokenFileError, match=rf"status\.json is broken, its {key} is .*; remove it: the query goes on"
+    ):
+        Checkpoint(tmp_path).read_status()
 
 
 def test_a_broken_kept_table_is_named(tmp_path: Path) -> None:

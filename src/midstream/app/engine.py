@@ -25,6 +25,7 @@ from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change
 from midstream.local.explain import explain_migration, explain_plan
+from midstream.local.files import local_folder
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.replay import make_plan
 from midstream.local.report import Report
@@ -166,7 +167,14 @@ class SparkQuery(PlannedOnSpark):
         count = buckets if buckets is not None else self.spark.sparkContext.defaultParallelism
         ends = bool(trigger.get("availableNow") or trigger.get("once"))
         settings = LiveSettings(
-            Path(checkpoint), count, ordered, streams, adapt, ends, check_waiting(waiting), Retention.of(retention)
+            local_folder(checkpoint, "the checkpoint"),
+            count,
+            ordered,
+            streams,
+            adapt,
+            ends,
+            check_waiting(waiting),
+            Retention.of(retention),
         )
         return SparkRun(self, sink, settings, trigger)
 
@@ -216,14 +224,14 @@ class PlannedQuery:
         if checkpoint is not None:
             if not isinstance(sink, str | Path):
                 raise SinkError("a run with a checkpoint writes a file per micro-batch: give a folder as its sink")
-            folder = BatchFolder(Path(sink), schema)
-            kept = Run(self, resume(loop, Path(checkpoint), folder), folder)
+            folder = BatchFolder(local_folder(sink, "the sink"), schema)
+            kept = Run(self, resume(loop, local_folder(checkpoint, "the checkpoint"), folder), folder)
             return kept if paused or kept.ended else kept.finish()
         target: Sink
         if sink is None:
             target = TableSink(schema)
         elif isinstance(sink, str | Path):
-            target = FileSink(Path(sink), schema)
+            target = FileSink(local_folder(sink, "the sink"), schema)
         else:
             target = FunctionSink(sink)
         run = Run(self, loop.start(target), target)

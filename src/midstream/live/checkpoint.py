@@ -36,7 +36,7 @@ from midstream.local.late import agreeing
 from midstream.model.errors import BrokenFileError, MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, whole
-from midstream.model.names import is_identity, is_number
+from midstream.model.names import is_identity, is_moment, is_number
 from midstream.model.secrets import mask
 from midstream.plan.plan import Plan
 
@@ -46,6 +46,10 @@ SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
 SILENT_S = 60.0
 """A query on another host that has not been heard of for so long is taken for dead."""
+LONG_DEAD_S = 7 * 86_400.0
+"""No clock is so wrong: one that was heard of longer ago is dead."""
+LOOKS, LOOK_S = 12, 1.0
+"""How often, and after how long a pause, a heartbeat is looked at again when its time says nothing."""
 
 
 class Checkpoint(HeldFolder):
@@ -161,20 +165,38 @@ class Checkpoint(HeldFolder):
         if status is None:
             return {"state": "not started"}
         check_format(f"{file}", status.pop("format", FORMAT), FORMAT)
+        last = status.get("last_batch")
+        senseless = {
+            "state": not isinstance(status.get("state"), str),
+            "updated": "updated" in status and not is_moment(status["updated"]),
+            "last_batch": not (last is None or (isinstance(last, dict) and is_number(last.get("batch", 0)))),
+            **{name: not is_number(status.get(name, 0)) for name in ("rows_in", "rows_out", "late", "ahead")},
+        }
+        for name, wrong in senseless.items():
+            if wrong:
+                raise BrokenFileError(f"{file} is broken, its {name} is {str(status.get(name))[:40]!r}; {SPARE}")
         return status
 
     def _alive(self, status: dict[str, Any]) -> bool:
         """Return whether the process that wrote a status lives: a lock says so on this host, a heartbeat on others."""
         if status.get("host") in (None, socket.gethostname()):
             return self.taken
-        last_s = max(self._last_beat_s(), float(status.get("updated", 0.0)))
-        return self.world.clock.now_ns() / 1e9 - last_s < SILENT_S
+        signs, now_s = self._signs(status), self.world.clock.now_ns() / 1e9
+        if any(abs(now_s - sign) < SILENT_S for sign in signs):
+            return True
+        # Long dead; or a clock is wrong, here or there: does its heart beat?
+        for _ in range(LOOKS if max(signs, default=0.0) > now_s - LONG_DEAD_S else 0):
+            self.world.clock.pause(LOOK_S)
+            if self._signs(self._written_status()) != signs:
+                return True
+        return False
 
-    def _last_beat_s(self) -> float:
-        """Return when the process that runs the query was last heard of; after a power cut that may be lost."""
-        with suppress(BrokenFileError, TypeError, ValueError):
-            return float((self.world.read_json(self.folder / "heartbeat") or {}).get("at", 0.0))
-        return 0.0
+    def _signs(self, status: dict[str, Any]) -> list[float]:
+        """Return when the process that runs the query was heard of, by its clock; a power cut may take a beat."""
+        beat: Any = None
+        with suppress(BrokenFileError):
+            beat = (self.world.read_json(self.folder / "heartbeat") or {}).get("at")
+        return [float(sign) for sign in (beat, status.get("updated")) if is_moment(sign)]
 
     def beat(self) -> None:
         """Show that the process that runs the query lives."""

@@ -9,6 +9,7 @@ from midstream.engine.world import Files
 from midstream.live.kept_table import TABLE
 from midstream.live.result_folder import ANSWER
 from midstream.local.disk import THIS_MACHINE
+from midstream.local.files import local_folder
 from midstream.model.errors import SinkError
 from midstream.model.format import whole
 
@@ -19,7 +20,7 @@ def read(path: str | Path) -> pa.Table:
     Of a query that hops and emits complete answers, the newest answer; of a table that is kept up to date, what it
     holds. Columns that only some versions of the query give are null elsewhere.
     """
-    folder = Path(path)
+    folder = local_folder(path, "what is read")
     if not folder.is_dir():
         raise SinkError(f"{folder} is not a folder of results")
     tables = [_read(file) for file in parts(folder)]

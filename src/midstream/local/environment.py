@@ -1,4 +1,4 @@
-"""Variables of the environment in the texts of a TOML file: `${NAME}`; `$${` is the text `${`.
+"""Variables of the environment in the texts of a TOML file: `${NAME}`; `$${` is the text `${`. Keys have none.
 
 Where they stand in the query they are a part of it. Anywhere else their values are secrets (`model/secrets.py`).
 """
@@ -19,6 +19,9 @@ OPEN = ("sql", "change", "query", "versions")
 def with_variables(value: Any, place: str, refuse: Callable[[str], Any]) -> Any:
     """Return a value of a document with the variables in its texts replaced, in tables and lists, too."""
     if isinstance(value, dict):
+        for key in value:
+            if "${" in key:
+                refuse(f"{place + ' ' if place else ''}has a key with a variable, {key!r}: variables stand in values")
         return {key: with_variables(held, f"{place}.{key}" if place else key, refuse) for key, held in value.items()}
     if isinstance(value, list):
         return [with_variables(held, place, refuse) for held in value]

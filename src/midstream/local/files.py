@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,22 @@ def writing(place: object, error: type[MidstreamError] = SinkError) -> Iterator[
     except (pa.ArrowException, OSError) as failure:
         why = getattr(failure, "strerror", None) or first_line(failure)
         raise error(f"cannot write {place}: {why}") from failure
+
+
+def names_file_system(path: str | Path) -> bool:
+    """Return whether a path begins with a file system, such as s3://; `Path` makes one slash of two.
+
+    >>> names_file_system("s3a://bucket/out"), names_file_system(Path("hdfs://host/out")), names_file_system("a:b/out")
+    (True, True, False)
+    """
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", str(path)) is not None
+
+
+def local_folder(path: str | Path, what: str) -> Path:
+    """Return the path of a folder, or refuse one in another file system: it would be made here, under that name."""
+    if names_file_system(path):
+        raise MidstreamError(f"{what} must be a folder that this machine and its Spark can write, not {path}")
+    return Path(path)
 
 
 def first_line(error: BaseException) -> str:

@@ -34,6 +34,15 @@ def digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
+def is_moment(found: object) -> bool:
+    """Tell whether something is a time in seconds since 1970, and no year that nobody will see.
+
+    >>> is_moment(1.5e9), is_moment(float("nan")), is_moment("now"), is_moment(True), is_moment(10**400)
+    (True, False, False, False, False)
+    """
+    return type(found) in (int, float) and -1e11 < found < 1e11  # type: ignore[operator]
+
+
 def is_number(found: object, least: int = 0) -> bool:
     """Tell whether something is a whole number that counts something.
 

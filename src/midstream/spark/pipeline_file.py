@@ -9,6 +9,7 @@ from typing import Any
 
 from midstream.live.kept import Retention
 from midstream.live.run import MOST_WAITING
+from midstream.local.files import local_folder, names_file_system
 from midstream.local.loop import MOST_BUCKETS
 from midstream.local.scenario import JOINS
 from midstream.local.toml_file import TIMING_KEYS, AggregateSpec, TomlFile
@@ -140,7 +141,7 @@ class _PipelineToml(TomlFile):
         if kind in ("folder", "table"):
             if "path" not in options:
                 self.refuse('[sink] needs path = "...", the folder the results go to')
-            self._local(options["path"], "[sink] path")
+            local_folder(options["path"], "[sink] path")
         return {"format": kind, **options}
 
     def _format(self, table: dict[str, Any], place: str) -> str:
@@ -176,16 +177,10 @@ class _PipelineToml(TomlFile):
         """Resolve a path; one that names a file system, such as s3a://, stays as it is."""
         if not text or "\0" in text:
             self.refuse(f"{what} must name a folder, not {text!r}")
-        return text if "://" in text else str((self.folder / text).absolute())
+        return text if names_file_system(text) else str((self.folder / text).absolute())
 
     def _folder(self, table: dict[str, Any], key: str, place: str) -> Path:
-        path = self._place(self.text(table, key, place), f"{place} {key}")
-        self._local(path, key)
-        return Path(path)
-
-    def _local(self, path: str, what: str) -> None:
-        if "://" in path:
-            self.refuse(f"{what} must be a folder that this machine and its Spark can write, not {path}")
+        return local_folder(self._place(self.text(table, key, place), f"{place} {key}"), key)
 
     def _flag(self, run: dict[str, Any], key: str) -> bool:
         value = run.get(key, False)

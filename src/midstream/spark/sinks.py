@@ -15,6 +15,7 @@ from midstream.engine.results.merger import Departure
 from midstream.live.kept_table import KeptTable
 from midstream.live.result_folder import ResultFolder
 from midstream.live.sink import BatchSink, Owner, together
+from midstream.local.files import local_folder
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
 
@@ -148,7 +149,7 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
     """Make a sink of what a user gives: a folder, a function, or a format with options; `schema` is the output's."""
     hops, signed = "_hop" in schema.names, "_sign" in schema.names
     if isinstance(sink, str | Path):
-        return ResultFolder(Path(sink))
+        return ResultFolder(local_folder(sink, "the sink"))
     if callable(sink):
         return FunctionSink(spark, sink)
     if not isinstance(sink, dict) or not isinstance(sink.get("format"), str):
@@ -166,5 +167,9 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
     if kind in ONLY_APPEND and hops and not signed:
         raise SinkError(f"{kind} only takes more rows, and a complete answer replaces the last: ask for EMIT DELTA")
     if kind == TABLE:
-        return KeptTable(Path(options["path"]))
-    return ResultFolder(Path(options["path"])) if kind == "folder" else FormatSink(spark, kind, options)
+        return KeptTable(local_folder(options["path"], "the path of a table"))
+    return (
+        ResultFolder(local_folder(options["path"], "the path of a folder"))
+        if kind == "folder"
+        else FormatSink(spark, kind, options)
+    )
