@@ -11,6 +11,7 @@ A micro-batch that comes again finds its file there and leaves it as it is. So w
 micro-batch whole or not at all, and what has been seen stays.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,9 +166,22 @@ class PartFiles:
             reach("part written")
 
 
+_BATCH = re.compile(r"batch-[0-9]{8,18}(-[0-9]{4})?\.parquet")
+"""With a second number: as an older release wrote it."""
+
+
+def is_batch(name: str) -> bool:
+    """Return whether a name in a folder is one of the results of a micro-batch.
+
+    >>> is_batch("batch-00000012.parquet"), is_batch("batch-00000012-0000.parquet"), is_batch("batch-notes.txt")
+    (True, True, False)
+    """
+    return _BATCH.fullmatch(name) is not None
+
+
 def is_result(name: str) -> bool:
     """Return whether a name in a folder is one of results."""
-    return name.startswith("batch-") or name == ANSWER
+    return is_batch(name) or name == ANSWER
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
