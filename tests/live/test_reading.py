@@ -34,7 +34,10 @@ def test_duckdb_reads_what_midstream_reads(tmp_path: Path) -> None:
     out = tmp_path / "out"
     expected = ms.read(out)
     assert expected.num_rows
-    found = duckdb.sql(f"FROM read_parquet('{out}/batch-*.parquet') ORDER BY file_index, file_row_number")
+    found = duckdb.sql(
+        f"FROM read_parquet('{out}/batch-*.parquet', filename = true, file_row_number = true) "
+        "ORDER BY filename, file_row_number"
+    )
     assert found.to_arrow_table().select(expected.column_names).to_pydict() == expected.to_pydict()
 
 

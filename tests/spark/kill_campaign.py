@@ -333,7 +333,7 @@ class Life:
 
     def compare(self, report: dict[str, Any]) -> list[str]:
         """Return how the results differ from those of the run in process, and from what the reader has seen."""
-        found = [f"reader: {said}" for said in report["found"]]
+        found = [f"reader: {said}" for said in report["found"]] + self._compare_late()
         events = self.checkpoint.events.all()
         expected = self.script.expected(events, self.checkpoint.controls.rows())
         out = self.folder / "out"
@@ -362,6 +362,11 @@ class Life:
         ):
             found.append("out of order")
         return found
+
+    def _compare_late(self) -> list[str]:
+        files = sorted((self.folder / "checkpoint" / "late").glob("batch-*.parquet"))
+        kept = [(r["_stream"], r["v"]) for file in files for r in pq.ParquetFile(file).read().to_pylist()]
+        return [] if set(kept) == self.script.late else [f"late rows: {set(kept) ^ self.script.late} kept or missing"]
 
     def _compare_answers(self, expected: pa.Table, answers: list[list[Any]]) -> list[str]:
         """Compare whole answers, the last one and those that the reader saw, hop by hop."""
@@ -408,12 +413,17 @@ def answers_of(expected: pa.Table) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def table(file: Path) -> str:
-    """Return what a campaign has done: each fault with its points, how often it happened, what was found."""
+    """Return what a campaign has done: each fault with its points, how often it happened, what was found.
+
+    A life in which something was found is run again, and adds a line: what the last one of its seed finds is left.
+    """
     done: dict[str, Counter[str]] = defaultdict(Counter)
     found: dict[str, int] = Counter()
+    left: Counter[str] = Counter()
     lives = bad = looks = rows = 0
-    for line in file.read_text().splitlines():
-        life = json.loads(line)
+    read = [json.loads(line) for line in file.read_text().splitlines()]
+    last = {life["seed"]: life for life in read}
+    for life in read:
         lives += 1
         looks += life["looks"]
         rows += life["rows"]
@@ -422,12 +432,14 @@ def table(file: Path) -> str:
             place, _, action = note.partition("=")
             done[action or "kill"][place.rpartition(":")[0]] += 1
             found[action or "kill"] += bool(life["found"])
-    lines = ["| fault | points | runs | in lives where something was found |", "|---|---|---|---|"]
+            left[action or "kill"] += bool(life["found"]) and life is last[life["seed"]]
+    lines = ["| fault | points | runs | found | left |", "|---|---|---|---|---|"]
     for action, points in sorted(done.items()):
-        lines.append(f"| {action} | {len(points)} | {points.total()} | {found[action]} |")
+        lines.append(f"| {action} | {len(points)} | {points.total()} | {found[action]} | {left[action]} |")
     total = sum(points.total() for points in done.values())
     lines.append(
-        f"\n{total} faults in {lives} lives ({rows} rows, {looks} looks of the reader), {bad} lives with findings"
+        f"\n{total} faults in {lives} lives ({rows} rows, {looks} looks of the reader), {bad} lives with findings, "
+        f"{sum(bool(life['found']) for life in last.values())} left"
     )
     by_point: Counter[str] = sum(done.values(), Counter())
     lines.append("points: " + ", ".join(f"{name} {count}" for name, count in sorted(by_point.items())))
@@ -441,7 +453,9 @@ def main() -> None:
     )
     arguments.add_argument("--lives", type=int, default=1_000_000, help="how many of them at most")
     arguments.add_argument("--seconds", type=float, default=1e9, help="begin no life after so long")
-    arguments.add_argument("--resume", type=Path, default=Path("build/kills.jsonl"), help="seeds it has are left out")
+    arguments.add_argument(
+        "--resume", type=Path, default=Path("build/kills.jsonl"), help="seeds that went well are left out"
+    )
     arguments.add_argument("--faults", help="others than those that are drawn, as MIDSTREAM_FAILPOINT has them")
     arguments.add_argument("--table", action="store_true", help="print what the file has, and run nothing")
     given = arguments.parse_args()
@@ -452,9 +466,9 @@ def main() -> None:
         sys.exit(subprocess.call([sys.executable, *sys.argv], start_new_session=True))
     logging.disable(logging.CRITICAL)  # py4j says at length what it thinks of a JVM that is dead
     given.resume.parent.mkdir(parents=True, exist_ok=True)
-    known = (
-        {json.loads(line)["seed"] for line in given.resume.read_text().splitlines()} if given.resume.exists() else ()
-    )
+    lines = given.resume.read_text().splitlines() if given.resume.exists() else []
+    last = {life["seed"]: life for life in map(json.loads, lines)}
+    known = {seed for seed, life in last.items() if not life["found"]}
     todo = [seed for seed in seeds_of(given.seeds) if seed not in known][: given.lives]
     began, bad = time.monotonic(), 0
     campaign = Campaign(Path(tempfile.mkdtemp(prefix="midstream-kills-")))

@@ -4,6 +4,7 @@ Reads the files that appear in FOLDER/in, asks for what its script says, stops w
 again, it goes on: what has been asked for already is in the checkpoint, or in FOLDER/asked.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -87,7 +88,10 @@ def main(folder: Path, seed: int) -> int:
         if read >= script.rows and settled and time.monotonic() - moved > SETTLED_S:
             break
         time.sleep(0.05)
-    run.stop(drain=True, timeout_s=120)
+    with contextlib.suppress(ms.MidstreamError):  # it takes long
+        run.stop(drain=True, timeout_s=120)
+    with contextlib.suppress(ms.MidstreamError):  # it has failed, as its status says
+        run.wait(120)
     status = run.status()
     if status["state"] != "stopped":
         print(f"the query is {status['state']}: {status.get('error')}", flush=True)

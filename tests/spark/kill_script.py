@@ -75,7 +75,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class KillScript:
-    """One query's life. Streams have unique times each, a little out of order, and nothing that is late."""
+    """One query's life. Streams have unique times each, a little out of order; in one life of three, late rows."""
 
     seed: int
     kind: str
@@ -95,6 +95,15 @@ class KillScript:
     def rows(self) -> int:
         """Return how many rows there are in all."""
         return sum(table.num_rows for table in self.streams.values())
+
+    @property
+    def late(self) -> set[tuple[str, int]]:
+        """Return the rows that are late: stream and value."""
+        return {
+            (name, table.column("v")[place].as_py())
+            for name, table in self.streams.items()
+            for place in late_places(self.seed, table.num_rows)
+        }
 
     @property
     def hops(self) -> bool:
@@ -147,10 +156,15 @@ DRIVER_POINTS = [
     "run announced", "run pending", "midstream.json pending", "catalog pending", "batch begun", "results written",
     "sink written", "batch noted", "status.json pending", "query over", "event stopped", "event stopped noted",
     "end noted", "batch after the end", "event drain", "event drain noted",
+    "batch returned",
 ]  # fmt: skip
 """Points that every driver passes."""
 FOLDER_POINTS = ["sink half written", "results appeared"]
 UNORDERED_POINTS = ["sink pending"]
+LATE_POINTS = ["late pending"]
+LATE_ROWS = 5
+"""Rows of a stream that are late, in a life that has some."""
+LATE_US = 3_000_000
 ANSWER_POINTS = ["answer pending", "answer replaced"]
 FUNCTION_POINTS = ["function due", "function called"]
 CONTROL_POINTS = ["control pending", "control sent"]
@@ -185,9 +199,18 @@ def _streams(seed: int, kind: Kind, files: int) -> dict[str, pa.Table]:
     for name in names:
         times = np.sort(rng.choice(files * 1_000_000, files * ROWS, replace=False))
         times = times[np.argsort(times + rng.integers(0, 400_000, len(times)), kind="stable")]
+        for place in late_places(seed, len(times)):
+            # So far back that the file before has shown it to be late, in whatever micro-batches both are read.
+            times[place] = next(t for t in range(times[place] - LATE_US, 0, -1) if t not in times)
         columns = {"k": rng.integers(0, 20, len(times)), "v": np.arange(len(times))}
         streams[name] = pa.table({"ts": times, **columns})
     return streams
+
+
+def late_places(seed: int, rows: int) -> list[int]:
+    """Return which rows of a stream are late: none in the first files, for nothing has been seen there."""
+    rng = np.random.default_rng((seed, 1))
+    return sorted(rng.choice(np.arange(5 * ROWS, rows), LATE_ROWS, replace=False).tolist()) if seed % 3 == 1 else []
 
 
 def _asked(rnd: random.Random, kind: Kind, rows: int) -> Iterator[Asked]:
@@ -204,6 +227,7 @@ def _faults(rnd: random.Random, script: KillScript, asked: tuple[Asked, ...]) ->
     driver = list(DRIVER_POINTS)
     if script.sink in (FOLDER, ORDERED) and script.kind != "hops complete":
         driver += FOLDER_POINTS * 3 + UNORDERED_POINTS * (2 if script.sink == FOLDER and not script.hops else 0)
+    driver += LATE_POINTS * 3 if late_places(script.seed, script.files * ROWS) else []
     driver += ANSWER_POINTS * 4 if script.sink == TABLE or script.kind == "hops complete" else []
     driver += FUNCTION_POINTS * 3 if script.sink == FUNCTION else []
     driver += CONTROL_POINTS * 2 + CHANGE_POINTS * 2 if any(a.change for a in asked) else []
@@ -214,15 +238,20 @@ def _faults(rnd: random.Random, script: KillScript, asked: tuple[Asked, ...]) ->
     for _ in range(3):
         point = rnd.choice(driver)
         number = 1 if point in once or point.startswith(("event", "version")) else rnd.randrange(1, 5)
-        how = rnd.choices(["", "=kill jvm", "=kill jvm after 30", "=kill all", "=stop"], [7, 1, 1, 1, 1])[0]
+        how = rnd.choices(
+            ["", "=kill jvm", "=kill jvm after 30", "=kill all", "=stop", "=stop jvm"], [7, 1, 1, 1, 1, 1]
+        )[0]
         yield f"{point}:{number}{how}"
+        if point in UNORDERED_POINTS:  # what it leaves is removed by the next run
+            yield f"pending removed:1{rnd.choice(['', '=kill jvm'])}"
     for _ in range(20):
         point = rnd.choice(workers)
         number = rnd.randrange(1, 9)
         how = rnd.choices(
-            ["", "=kill daemon", "=kill jvm", "=kill jvm after 20", "=kill driver", "=kill all", "=stop"],
-            [12, 5, 1, 1, 1, 1, 1],
-        )[0]
+            ["", "=kill daemon", "=kill jvm", "=kill jvm after 20", "=kill driver", "=kill all", "=stop",
+             "=stop daemon", "=stop jvm"],
+            [12, 5, 1, 1, 1, 1, 1, 1, 0.5],
+        )[0]  # fmt: skip
         yield f"{point}:{number}{how}"
 
 

@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -213,3 +214,58 @@ def test_types_cross_spark_unchanged(tmp_path: Path, spark) -> None:
 def test_a_table_is_no_streaming_dataframe(spark) -> None:
     with pytest.raises(ms.MidstreamError, match="is not a streaming DataFrame"):
         ms.Engine(spark).stream("a", spark.range(3), time="id")
+
+
+def test_a_stop_cancels_nothing(tmp_path: Path, spark) -> None:
+    """A micro-batch that takes longer than the stop waits is said to; it ends, and the query after it."""
+    files, begun, go_on, ended = Files(tmp_path), threading.Event(), threading.Event(), []
+    files.grow()
+
+    def sink(frame, batch: int) -> None:
+        begun.set()
+        assert go_on.wait(180)
+        ended.append(batch)
+
+    run = files.engine(spark).query(SQL).start(sink, tmp_path / "checkpoint", buckets=2)
+    try:
+        assert begun.wait(180)
+        with pytest.raises(ms.MidstreamError, match=r"has not stopped within 0\.5 s: it was asked to, and ends after"):
+            run.stop(timeout_s=0.5)
+        assert run.lives()
+    finally:
+        go_on.set()
+    assert run.wait(180)
+    assert run.status()["state"] == "stopped"
+    assert ended == list(range(len(ended)))
+    assert ended
+
+
+STRAYS = ("zzz.json/in.json", "a=1/x.json", "b=1/y.json", "²" * 20 + "-x.json")
+"""What lies in a control folder and is no control row, as paths."""
+
+
+def test_strays_in_the_control_folder_end_nothing(tmp_path: Path, spark) -> None:
+    files, control = Files(tmp_path), tmp_path / "check point" / "control"
+    files.grow()
+    run = files.engine(spark).query(SQL).start(tmp_path / "out", control.parent, buckets=2)
+    for name in STRAYS:
+        (control / name).parent.mkdir(exist_ok=True)
+        (control / name).write_text("no control row\nnor this\n")
+    (control / "empty.json").mkdir()
+    (control / "gone.json").symlink_to("/nonexistent")
+    (control / "loop").symlink_to(control)
+    identity = run.snapshot()
+    wait_until(lambda: any(event.get("id") == identity for event in run.events()))
+    run.stop()
+    assert run.wait(180)
+    assert run.status()["state"] == "stopped"
+    assert sum(event["event"] == "no control row" for event in run.events()) >= 2 * len(STRAYS)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "{a}", "st*r", "q?", "back\\slash"])
+def test_a_checkpoint_whose_path_means_several_to_spark_is_refused(tmp_path: Path, spark, name: str) -> None:
+    files = Files(tmp_path)
+    with pytest.raises(ms.MidstreamError, match="which Spark reads as a pattern; give it a path without"):
+        files.engine(spark).query(SQL).start(tmp_path / "out", tmp_path / name / "checkpoint", buckets=2)
+    assert not (tmp_path / name).exists()
+    assert not (tmp_path / "out").exists()

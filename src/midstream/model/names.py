@@ -1,6 +1,7 @@
 """Names from files: what is read there becomes part of a path only when it is a plain name."""
 
 import re
+from typing import TypeGuard
 
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
 _IDENTITY = re.compile(r"[0-9a-f]{8,64}")
@@ -34,13 +35,13 @@ def digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
-def is_moment(found: object) -> bool:
+def is_moment(found: object) -> TypeGuard[float]:
     """Tell whether something is a time in seconds since 1970, and no year that nobody will see.
 
     >>> is_moment(1.5e9), is_moment(float("nan")), is_moment("now"), is_moment(True), is_moment(10**400)
     (True, False, False, False, False)
     """
-    return type(found) in (int, float) and -1e11 < found < 1e11  # type: ignore[operator]
+    return isinstance(found, int | float) and not isinstance(found, bool) and -1e11 < found < 1e11
 
 
 def is_number(found: object, least: int = 0) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -25,6 +26,8 @@ BEAT_S = 5.0
 """How often a run shows that it lives."""
 GRACE_S = 30.0
 """How long the micro-batch after the last one may take to notice that the run is over."""
+PATTERN = frozenset("{}[]*?\\")
+"""Signs of a pattern in a path."""
 CONTROL_ROWS = {
     "pathGlobFilter": "*.json", "maxFileAge": "36500d", "recursiveFileLookup": "true", "ignoreMissingFiles": "true",
 }  # fmt: skip
@@ -36,6 +39,7 @@ class SparkRun(LiveRun):
     """A query that runs on Spark until it is stopped, fails, or its sources end."""
 
     def __init__(self, query: PlannedOnSpark, sink: Any, settings: LiveSettings, trigger: dict[str, Any]) -> None:
+        check_path(settings.checkpoint)
         super().__init__(query, settings, THIS_MACHINE)
         self._spark, self._frames = query.spark, query.streams
         self._trigger = trigger
@@ -71,6 +75,7 @@ class SparkRun(LiveRun):
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
         self.on_batch(SparkLines(lines), number)
+        reach("batch returned")  # Spark commits next
 
     def _beat(self) -> None:
         """Show now and then that this process lives."""
@@ -141,15 +146,21 @@ class SparkRun(LiveRun):
         return list(self._query.recentProgress)
 
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
-        """Stop through the control log, after the micro-batch that reads it; `drain`: waiting rows take part first."""
+        """Stop through the control log, after the micro-batch that reads it; `drain`: waiting rows take part first.
+
+        Nothing is cancelled: when a micro-batch takes longer than `timeout_s`, a MidstreamError says so, and the query
+        ends after it nevertheless.
+        """
         if drain and self.ends_by_itself:
             raise MidstreamError(f"query '{self.name}' ends by itself and cannot be drained while it runs")
         if self._watch.is_alive():
             self.ask_to_end(drain)
             self._watch.join(timeout_s)
             if self._watch.is_alive():
-                self._query.stop()
-        self._watch.join(timeout_s)
+                raise MidstreamError(
+                    f"query '{self.name}' has not stopped within {timeout_s:g} s: it was asked to, and ends after the "
+                    "micro-batch that reads it; wait() waits for that"
+                )
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends; return whether it has. A failure is raised."""
@@ -159,3 +170,12 @@ class SparkRun(LiveRun):
         if self._failure is not None:
             raise MidstreamError(f"query '{self.name}' failed: {self._failure}")
         return True
+
+
+def check_path(checkpoint: Path) -> None:
+    """Refuse a path that Spark would read as a pattern: it would look for control rows elsewhere, or nowhere."""
+    if PATTERN & set(str(checkpoint.absolute())):
+        raise MidstreamError(
+            f"checkpoint {checkpoint.absolute()} has one of {{ }} [ ] * ? \\ in its path, "
+            "which Spark reads as a pattern; give it a path without"
+        )
