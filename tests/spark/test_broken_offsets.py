@@ -1,0 +1,55 @@
+"""What a power cut has left of Spark's own files is named in a sentence that says what to do. Needs no Spark."""
+
+from pathlib import Path
+
+import pytest
+from fixtures.kept_checkpoints import kept, unpack
+
+from midstream.model.errors import BrokenFileError
+from midstream.spark.offsets import planned_batch
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a checkpoint of Spark's, as Spark wrote it."""
+    unpack(kept("spark")[-1], tmp_path)
+    return tmp_path / "checkpoint" / "spark"
+
+
+def cuts(data: bytes) -> list[bytes]:
+    lines = data.splitlines(keepends=True)
+    return [b"", bytes(len(data)), data[:1], lines[0], data[: len(data) // 2], data[:-1], b"".join(lines[:-1]), b"\xff"]
+
+
+def test_what_is_whole_is_read(place: Path) -> None:
+    assert planned_batch(place) == 4
+    (place / "offsets" / ("²" * 3)).touch()
+    (place / "offsets" / "notes").touch()
+    assert planned_batch(place) == 4
+    assert planned_batch(place / "none") == -1
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_offsets_that_were_cut_are_named(place: Path, cut: int) -> None:
+    file = place / "offsets" / "4"
+    file.write_bytes(cuts(file.read_bytes())[cut])
+    with pytest.raises(BrokenFileError, match=r"offsets/4, which Spark wrote, is broken, it is empty or cut .*restore"):
+        planned_batch(place)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 5, 7])
+def test_a_commit_that_was_cut_can_be_removed(place: Path, cut: int) -> None:
+    file = place / "commits" / "4"
+    file.write_bytes(cuts(file.read_bytes())[cut])
+    with pytest.raises(
+        BrokenFileError, match=r"commits/4, which Spark wrote, .*; remove it, and its \.crc if there is"
+    ):
+        planned_batch(place)
+    file.unlink()
+    assert planned_batch(place) == 4
+
+
+def test_an_earlier_commit_cannot(place: Path) -> None:
+    (place / "commits" / "3").write_bytes(b"v1\n")
+    with pytest.raises(BrokenFileError, match=r"commits/3.*; restore it from a copy"):
+        planned_batch(place)
