@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from engine.live_host import HostedRun, some_rows, two_streams
 
 import midstream as ms
 
@@ -106,3 +107,27 @@ def test_a_time_zone_is_passed_on_as_it_is(zone: str) -> None:
     engine = ms.Engine().stream("s", table, time="ts")
     got = engine.query("SELECT x.z FROM s [RANGE 0 SECONDS] x, s [RANGE 0 SECONDS] y WHERE x.z = y.z").start().table()
     assert got.column("z").combine_chunks().equals(zoned)
+
+
+@pytest.mark.parametrize("wild", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a.k, a.v, b.v AS w FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k",
+        "SELECT k, COUNT(*) AS n FROM a [RANGE 6 SECONDS] GROUP BY k HOP BY 2 SECONDS EMIT DELTA",
+    ],
+)
+def test_a_time_that_no_calendar_has_is_none(tmp_path: Path, sql: str, wild: int) -> None:
+    """A replay refuses it; a live query counts the row and goes on as if it had not been there."""
+    with pytest.raises(ms.MidstreamError, match="row 2"):
+        ask("SELECT k FROM s", s=pa.table({"ts": pa.array([1, wild], pa.int64()), "k": [1, 2]}))
+    plain, odd = [HostedRun(sql, two_streams(), tmp_path / name, {}, 2) for name in ("plain", "odd")]
+    for batch in range(5):
+        rows = some_rows(1, batch)
+        assert plain.tick(rows)
+        if batch == 2:
+            row = rows["a"].slice(0, 1).set_column(0, "ts", pa.array([wild], pa.int64()))
+            rows["a"] = pa.concat_tables([row, rows["a"]])
+        assert odd.tick(rows)
+    assert ms.read(tmp_path / "odd" / "out").equals(ms.read(tmp_path / "plain" / "out"))
+    assert odd.status()["late"] == plain.status()["late"] + 1

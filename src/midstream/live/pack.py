@@ -18,7 +18,7 @@ from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import OFFSET, TIME, Rows, Vector, one_array
 from midstream.live.blobs import from_blob, to_blob
 from midstream.model.names import is_name
-from midstream.model.time import NEVER
+from midstream.model.time import LONGEST_US, NEVER
 from midstream.model.types import storage_type
 from midstream.plan.plan import Plan
 
@@ -88,7 +88,7 @@ class Packer:
         return json.dumps(said).encode()
 
     def _live(self, table: pa.Table, part: int) -> Rows:
-        """Take rows as Spark gives them; rows without a time cannot be placed and only count as late."""
+        """Take rows as Spark gives them; rows without a time, or with one that nothing can be added to, only count."""
         time = table.column(self.time)
         if time.null_count:
             table = table.filter(time.is_valid())
@@ -96,6 +96,9 @@ class Packer:
         if pa.types.is_timestamp(time.type):
             time = time.cast(pa.timestamp("us", time.type.tz), safe=False)
         times = np.array(time.cast(pa.int64()).to_numpy(), np.int64)
+        placed = (times > -LONGEST_US) & (times < LONGEST_US)
+        if not placed.all():
+            table, times = table.filter(pa.array(placed)), times[placed]
         offsets = np.arange(len(times), dtype=np.int64) + (part << PART_SHIFT)
         columns = {}
         for name in table.column_names:
