@@ -108,7 +108,9 @@ def refusal(path: PurePosixPath, name: str) -> str | None:
         return None  # `python -m midstream` is the command line
     if str(path) == "__init__.py" and name.startswith("midstream.app.engine"):
         return None  # `midstream.Engine`
-    if str(path) == "kernels/compile.py" and name.startswith("midstream.model.private_folder."):
+    if str(path) == "kernels/compile.py" and name.startswith(
+        ("midstream.model.private_folder.", "midstream.model.release.")
+    ):
         return None  # what is compiled is kept on disk, where nobody else may write
     if door not in ROOMS[room] | {room}:
         return f"{room} may import: {', '.join(sorted(ROOMS[room])) or 'no other room'}"

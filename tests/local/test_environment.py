@@ -84,6 +84,15 @@ def test_what_is_no_variable_is_refused(tmp_path: Path, written: str, said: str)
     assert str(refused.value) == f"pipeline {file}: {said}"
 
 
+def test_keys_have_no_variables(tmp_path: Path) -> None:
+    file = pipeline(tmp_path, PIPELINE.replace("spark.lists", '"${PASSWORD}" = "x"\nspark.lists'))
+    with pytest.raises(PipelineError) as refused:
+        read_pipeline(file)
+    assert str(refused.value) == f"pipeline {file}: spark has a key with a variable, '${{PASSWORD}}': " + (
+        "variables stand in values"
+    )
+
+
 def test_errors_name_the_variable_and_not_its_value(tmp_path: Path) -> None:
     file = pipeline(tmp_path, PIPELINE + 'plan = "x"\ntrigger = "${PASSWORD}"\n')
     with pytest.raises(PipelineError) as refused:
