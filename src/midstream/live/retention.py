@@ -41,7 +41,7 @@ class ReadControls:
             self._remove(row)
             self._forget(known)
             self._removable, self._read = self._removable | self._read, set()
-        return self._strays() if self._batches % EVERY in (0, 1) else []
+        return self._strays() if self._batches % EVERY == 0 else []
 
     def _strays(self) -> list[str]:
         """Return the names of what cannot be read, each once."""
