@@ -242,8 +242,6 @@ def _faults(rnd: random.Random, script: KillScript, asked: tuple[Asked, ...]) ->
             ["", "=kill jvm", "=kill jvm after 30", "=kill all", "=stop", "=stop jvm"], [7, 1, 1, 1, 1, 1]
         )[0]
         yield f"{point}:{number}{how}"
-        if point in UNORDERED_POINTS:  # what it leaves is removed by the next run
-            yield f"pending removed:1{rnd.choice(['', '=kill jvm'])}"
     for _ in range(20):
         point = rnd.choice(workers)
         number = rnd.randrange(1, 9)
@@ -253,6 +251,9 @@ def _faults(rnd: random.Random, script: KillScript, asked: tuple[Asked, ...]) ->
             [12, 5, 1, 1, 1, 1, 1, 1, 0.5],
         )[0]  # fmt: skip
         yield f"{point}:{number}{how}"
+    if "sink pending" in driver and rnd.random() < 0.5:  # what it leaves is removed by the next run
+        yield f"sink pending:{rnd.randrange(1, 4)}"
+        yield f"pending removed:1{rnd.choice(['', '=kill jvm'])}"
 
 
 def files_read(place: Path) -> int:

