@@ -1,8 +1,7 @@
 """Aggregates of ranges: one number for each range of an array, where the ranges move forward only.
 
 Range i is `[starts[i], ends[i])`; neither starts nor ends decrease. What can be taken back exactly (counts, whole
-numbers, places) slides: each value enters once and leaves once. Floats are added anew for each range, first to last,
-so that a sum depends on what is in the range and on nothing else.
+numbers, places) slides: each value enters once and leaves once. Sums of floats are in `float_sums`.
 """
 
 import math
@@ -193,20 +192,6 @@ def round_limbs(totals: Limbs) -> Floats:
         # 64 bits are left, more than a double has: what was lost only decides between the two nearest.
         value = math.ldexp(np.float64(first | lost), exponent)
         out[i] = -value if negative else value
-    return out
-
-
-@kernel
-def sum_floats(values: Floats, earlier: Vector, starts: Vector, ends: Vector) -> Floats:
-    """Add up each range from first to last; given `earlier`, the first of equal values only (without, pass none)."""
-    out = np.empty(starts.size, np.float64)
-    once = earlier.size > 0
-    for i in range(starts.size):
-        total = 0.0
-        for k in range(starts[i], ends[i]):
-            if not once or earlier[k] < starts[i]:
-                total += values[k]
-        out[i] = total
     return out
 
 

@@ -1,7 +1,8 @@
 """Groups: counts and exact sums of the tuples of each, when tuples end, and what changes of the rows groups give.
 
 A group is a slot. `totals[slot]` has its tuples, and from the place of an argument on how many of its values are not
-NULL and, if they are summed, three limbs of 64 bits, least first: no order of adding and taking off makes a difference.
+NULL and, if they are summed, three limbs of 64 bits, least first, or the line of a sum of floats (see `float_sums`): no
+order of adding and taking off makes a difference.
 A portion is what some tuples of a group that end together add to its totals: how many they are, and a line of the
 other columns.
 """
@@ -14,8 +15,8 @@ from midstream.kernels.bag import FAR, NULL
 from midstream.kernels.compile import kernel
 from midstream.kernels.prefetch import prefetch_row
 
-COUNTED, WHOLE, DECIMAL = 0, 1, 2
-"""What is kept of an argument: a count; that and the sum of whole numbers, or of decimals."""
+COUNTED, WHOLE, DECIMAL, FLOAT = 0, 1, 2, 3
+"""What is kept of an argument: a count; that and the sum of whole numbers, of decimals, or of floats."""
 LIMBS = 3
 BLOCK = 256
 """Ends of which the least is known."""
@@ -30,8 +31,8 @@ def add_portions(
 ) -> None:  # fmt: skip
     """Add portions to the totals of groups, or take them off.
 
-    `counts` are the columns of the totals that count values, `sums` those where a sum begins; a portion has the same
-    columns but the first.
+    `counts` are the columns of the totals that are added one by one, `sums` those where limbs begin; a portion has the
+    same columns but the first.
     """
     for i in range(len(slots)):
         if i + FAR < len(slots):

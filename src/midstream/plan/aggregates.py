@@ -49,13 +49,15 @@ class Aggregate:
 
     @property
     def exact(self) -> bool:
-        """Tell whether what was added can be taken off exactly: counts, and sums of whole numbers and decimals."""
+        """Tell whether what was added can be taken off exactly: counts, and sums of numbers."""
         if self.user is not None or self.distinct:
             return False
         if self.function == COUNT:
             return True
         t = self.type if self.argument is None else self.argument.type
-        return self.function in (SUM, AVG) and (pa.types.is_integer(t) or pa.types.is_decimal(t))
+        return self.function in (SUM, AVG) and (
+            pa.types.is_integer(t) or pa.types.is_decimal(t) or pa.types.is_floating(t)
+        )
 
     def __str__(self) -> str:
         what = "*" if self.argument is None else f"{'DISTINCT ' if self.distinct else ''}{self.argument}"

@@ -22,6 +22,7 @@ from midstream.model import batch, coverage, row_sets, stream
 from midstream.operators.aggregate import (
     fold,
     functions,
+    held_sums,
     instances,
     partitioned_instances,
     set_store,
@@ -46,6 +47,7 @@ from midstream.operators.hopping import (
     node,
     numbered,
     rows,
+    totals,
     tuples,
 )
 from midstream.operators.hopping import (
@@ -120,7 +122,7 @@ VALUES = _by_name(
     functions.AggregateSpec,
     stage.StageSpec,
     build.Fields,
-    kept_groups.Argument,
+    totals.Argument,
     rows.Layout,
     stem.Code, stem.Condition, stem.StemSpec,
     scan.Leaf, scan.ScanSpec,
@@ -158,6 +160,7 @@ STATES = _by_name(
     coverage.Coverage,
     row_sets.RowSets,
     fold.Fold,
+    held_sums.HeldSums,
     instances.PredicateInstancesState, instances.RangeInstancesState, instances.RowsInstancesState,
     partitioned_instances.PartitionedInstancesState,
     set_store.SetStore,
@@ -180,6 +183,7 @@ STATES = _by_name(
     group.GroupSpec, group.GroupTuples,
     hopping_join.JoinSpec, hopping_join.JoinTuples, hopping_join.UnionTuples,
     kept_groups.KeptGroups,
+    totals.Totals,
     node.Account, node.Leaf, node.Node, node.Shaped,
     numbered.Numbered,
     rows.Condition, rows.ProjectRows, rows.SelectRows,

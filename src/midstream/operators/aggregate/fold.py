@@ -3,7 +3,7 @@
     rows held ──▶ same instances, same group ──▶ one row: count, sums, least and greatest values, lineage of them all
 
 So a window over many results holds what its answer needs. What depends on every value, or on their order, is not
-folded: sums of floats, medians, deviations, functions of the user.
+folded: medians, deviations, functions of the user.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,12 @@ import pyarrow as pa
 from midstream.kernels.arrays import Vector
 from midstream.kernels.instances import sort_codes
 from midstream.model.batch import Lineage
-from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate, exact_means
+from midstream.operators.aggregate.functions import AggregateSpec, Values, aggregate, exact_means, float_means
 from midstream.operators.aggregate.group_lines import describe
+from midstream.operators.aggregate.held_sums import HELD, hold, unite
 from midstream.operators.aggregate.stage_rows import StageRows, column
 from midstream.operators.expression.arrays import validity
+from midstream.operators.expression.cast import cast
 from midstream.operators.expression.codes import dense_codes
 
 COUNT, SUM, AVG, MIN, MAX = "count", "sum", "avg", "min", "max"
@@ -42,6 +44,9 @@ class Partial:
         if self.argument is None:
             return pa.array(np.ones(count, np.int64))
         array = stored[self.argument]
+        if self.type == HELD:
+            values = Values(array, np.arange(count), np.arange(1, count + 1))
+            return hold(values.floats, values.starts, values.ends)
         if self.function != COUNT:
             return array.cast(self.type) if self.function == SUM else array
         valid = validity(array)
@@ -49,6 +54,8 @@ class Partial:
 
     def of_ranges(self, values: Values) -> pa.Array:
         """Return what ranges of the column come to."""
+        if self.type == HELD:
+            return unite(values.array, values.starts, values.ends)[0]
         function = SUM if self.function == COUNT else self.function
         found = aggregate(AggregateSpec(function, self.name, self.type), values)
         return found.fill_null(0) if self.function == COUNT else found
@@ -83,9 +90,17 @@ class Fold:
             return aggregate(asked, column(asked.argument))
         if asked.function == AVG:
             totals = column(_name(SUM, asked.argument))
-            counts = self._partial(_name(COUNT, asked.argument)).of_ranges(column(_name(COUNT, asked.argument)))
-            return exact_means(totals.sums(False), counts.to_numpy(), totals.type)
+            found = self._partial(_name(COUNT, asked.argument)).of_ranges(column(_name(COUNT, asked.argument)))
+            counts = found.to_numpy()
+            if totals.type == HELD:
+                return float_means(unite(totals.array, totals.starts, totals.ends)[1], counts)
+            return exact_means(totals.sums(False), counts, totals.type)
         partial = self._partial(_name(asked.function, asked.argument))
+        if partial.type == HELD:
+            of = column(partial.name)
+            sums, floats = unite(of.array, of.starts, of.ends)
+            empty = sums.value_lengths().to_numpy() == 0
+            return cast(pa.array(floats, mask=empty), asked.type, len(floats))
         if asked.function == SUM:
             return aggregate(AggregateSpec(SUM, partial.name, asked.type), column(partial.name))
         return partial.of_ranges(column(partial.name))
@@ -120,14 +135,16 @@ def _folds(asked: AggregateSpec, stored: dict[str, pa.DataType]) -> bool:
     if asked.argument is None or asked.function in (COUNT, MIN, MAX):
         return True
     t = stored[asked.argument]
-    exact = pa.types.is_integer(t) or (pa.types.is_decimal(t) and t.precision <= MOST_DIGITS)
-    return asked.function in (SUM, AVG) and bool(exact)
+    fits = pa.types.is_integer(t) or pa.types.is_floating(t) or (pa.types.is_decimal(t) and t.precision <= MOST_DIGITS)
+    return asked.function in (SUM, AVG) and bool(fits)
 
 
 def _held_type(function: str, t: pa.DataType) -> pa.DataType:
     if function == COUNT:
         return pa.int64()
-    return pa.decimal128(38, t.scale if pa.types.is_decimal(t) else 0) if function == SUM else t
+    if function == SUM:
+        return HELD if pa.types.is_floating(t) else pa.decimal128(38, t.scale if pa.types.is_decimal(t) else 0)
+    return t
 
 
 def _name(function: str, argument: str | None) -> str:

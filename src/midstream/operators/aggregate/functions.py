@@ -22,9 +22,9 @@ from midstream.kernels.aggregate import (
     fit_limbs,
     round_limbs,
     sum_exactly,
-    sum_floats,
 )
 from midstream.kernels.arrays import Floats, Limbs, Mask, Vector
+from midstream.kernels.float_sums import sum_floats
 from midstream.model.errors import MidstreamError
 from midstream.model.types import MAX_DECIMAL_DIGITS, is_exact_code
 from midstream.operators.expression.arrays import array_of, is_text, numpy_values, validity
@@ -146,7 +146,12 @@ def _avg(values: Values, spec: AggregateSpec) -> pa.Array:
     counts = values.counts(spec.distinct)
     if not values.is_float:
         return exact_means(values.sums(spec.distinct), counts, values.type)
-    return pa.array(_float_sums(values, spec) / np.maximum(counts, 1), mask=counts == 0)
+    return float_means(_float_sums(values, spec), counts)
+
+
+def float_means(sums: Floats, counts: Vector) -> pa.Array:
+    """Return the means of floats from their sums: NULL where there were none."""
+    return pa.array(sums / np.maximum(counts, 1), mask=counts == 0)
 
 
 def exact_means(limbs: Limbs, counts: Vector, given: pa.DataType) -> pa.Array:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.model.batch import TRIGGER, Lineage
+from midstream.operators.aggregate.held_sums import HELD, HeldSums
 from midstream.operators.aggregate.set_store import SetStore, read_sets
 from midstream.operators.expression.arrays import concatenated
 from midstream.operators.source.column_store import ColumnStore
@@ -27,7 +28,7 @@ class StageRows(TapedRows):
     """
 
     def __init__(self, columns: dict[str, pa.DataType]) -> None:
-        self.columns = {name: ColumnStore(t) for name, t in columns.items()}
+        self.columns = {name: HeldSums() if t == HELD else ColumnStore(t) for name, t in columns.items()}
         self.numbers = Tape(np.int64)
         self.times = Tape(np.int64)
         self.trigger_us = Tape(np.int64)

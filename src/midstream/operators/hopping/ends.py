@@ -49,6 +49,14 @@ class Ends:
             slots, tuples.until, tuples.signs, tuples.rows, self._columns, FOREVER,
         )  # fmt: skip
 
+    def widen(self, places: Vector, columns: Sequence[int]) -> None:
+        """Note other columns from now on; those there are move to new places among them."""
+        self._columns = np.array(columns, np.int64)
+        moved = np.concatenate([np.arange(2), 2 + places])
+        out = np.zeros((len(self._entries), 2 + len(self._columns)), np.int64)
+        out[: self._count, moved] = self._entries[: self._count]
+        self._entries = out
+
     def take(self, now_us: int) -> tuple[Vector, Vector, Matrix]:
         """Take out what is over; return slots, signs and columns."""
         found = take_ends(self._until, self._entries, self._least, self._count, now_us)

@@ -1,12 +1,12 @@
 """Group-by: one row for every different key, with aggregates of the tuples that have it.
 
     deltas:    tuples are held by group; the groups that something came to or went from are computed anew
-               (counts and exact sums need not be: see kept_groups)
+               (counts and sums need not be: see kept_groups)
     complete:  every group is computed anew; nothing is held
 
 Tuples come in pieces, as a join finds them, and of those that are not held no more than one piece is there at a time.
 A group's row does not end with time: it is taken back when it changes. Within a group tuples are in the order of their
-values where the result depends on an order, as sums of floats do.
+values where the result depends on an order, as deviations do.
 """
 
 from collections.abc import Iterable, Iterator
@@ -116,8 +116,8 @@ class GroupBy:
                 out[:, k] = ends - firsts
                 continue
             t = spec.types[place]
-            # What is computed with floats depends on the order; so does what a user's function sees.
-            sorted_by_value = asked.user is not None or asked.function == STDDEV or bool(pa.types.is_floating(t))
+            # A deviation depends on the order; so does what a user's function sees.
+            sorted_by_value = asked.user is not None or asked.function == STDDEV
             if (place, sorted_by_value) not in arguments:
                 codes = np.ascontiguousarray(rows[:, place])
                 places = order

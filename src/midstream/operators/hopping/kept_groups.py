@@ -3,51 +3,29 @@
     tuples ──▶ groups ──▶ portions of counts and sums ──▶ totals ──▶ rows of the groups that were touched
                               └──▶ ends: taken off again when their time is over
 
-For queries that ask for COUNT, and for SUM and AVG of whole numbers or decimals, alone: what was added can be taken off
-exactly. The tuples themselves are not held.
+For queries that ask for COUNT, SUM and AVG alone: what was added can be taken off exactly. The tuples themselves are
+not held.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.kernels.arrays import Limbs, Matrix, Vector
-from midstream.kernels.groups import (
-    COUNTED,
-    DECIMAL,
-    LIMBS,
-    WHOLE,
-    add_portions,
-    add_values,
-)
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.values import add_counts, keep_lines
-from midstream.operators.aggregate.functions import exact_means, exact_sums
-from midstream.operators.expression.arrays import numpy_values
 from midstream.operators.expression.cast import cast
 from midstream.operators.hopping.bag import NEVER
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.ends import Ends
 from midstream.operators.hopping.group import GroupBy, GroupSpec
+from midstream.operators.hopping.totals import Totals
 from midstream.operators.hopping.tuples import Tuples, nothing
 from midstream.operators.source.tape import grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
-COUNT, SUM, AVG = "count", "sum", "avg"
-NO_WORDS: Limbs = np.empty((0, 2), np.uint64)
-NO_WORDS.flags.writeable = False  # as those of Arrow's decimals, so that kernels are compiled once
 SAMPLE = np.random.default_rng(0).integers(0, 2**62, 2048)
 """Tuples, here and there, that are looked at to tell whether many of a group end together."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A column that aggregates read: its place in the totals, and what is kept of it there."""
-
-    place: int
-    kind: int
-    type: pa.DataType
 
 
 class KeptGroups(GroupBy):
@@ -55,21 +33,9 @@ class KeptGroups(GroupBy):
 
     def __init__(self, spec: GroupSpec, coding: Coding) -> None:
         super().__init__(spec, coding)
-        self._arguments: dict[int, Argument] = {}
-        width = 1
-        for column in sorted({p for p in spec.arguments if p >= 0}):
-            of = [a.function for a, p in zip(spec.aggregates, spec.arguments, strict=True) if p == column]
-            t = spec.types[column]
-            kind = COUNTED if set(of) == {COUNT} else DECIMAL if pa.types.is_decimal(t) else WHOLE
-            self._arguments[column] = Argument(width, kind, t)
-            width += 1 if kind == COUNTED else 1 + LIMBS
-        sums = [a.place + 1 for a in self._arguments.values() if a.kind != COUNTED]
-        self._sums = np.array(sums, np.int64)
-        self._counts = np.array([a.place for a in self._arguments.values()], np.int64)
-        """Places of sums and of counts in the totals."""
-        self._totals = np.zeros((16, width), np.int64)
+        self._totals = self._no_totals()
         self._marks = np.zeros(16, np.bool_)
-        self._ends = Ends(range(width - 1))
+        self._ends = Ends(range(self._totals.width - 1))
         self._now_us = NEVER
 
     @property
@@ -80,20 +46,23 @@ class KeptGroups(GroupBy):
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        own = (self._totals, self._marks, self._given, self._has)
+        own = (self._totals.lines, self._marks, self._given, self._has)
         return sum(a.nbytes for a in own) + self._groups.nbytes + self._ends.nbytes
 
     def complete(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the row of every group."""
-        groups = ValueTable(self.spec.keys)
-        totals = np.zeros((16, self._totals.shape[1]), np.int64)
+        groups, totals = ValueTable(self.spec.keys), self._no_totals()
         for tuples in self._projected(now_us, pieces):
             slots = groups.find(tuples.rows)
-            if len(groups) > len(totals):
-                totals = grown_with_zeros(totals, len(totals), max(len(groups), 3 * len(totals) // 2))
-            totals[: len(groups), 0] += np.bincount(slots, minlength=len(groups))
-            self._add_arguments(totals, 0, slots, np.ones(len(slots), np.int64), tuples.rows)
-        return self._rows(groups, self._results(totals[: len(groups)]))
+            totals.widen(tuples.rows)
+            lines = totals.lines
+            if len(groups) > len(lines):
+                lines = grown_with_zeros(lines, len(lines), max(len(groups), 3 * len(lines) // 2))
+                totals.lines = lines
+            lines[: len(groups), 0] += np.bincount(slots, minlength=len(groups))
+            totals.note_added(len(tuples))
+            totals.add(lines, 0, slots, np.ones(len(slots), np.int64), tuples.rows, self._coding)
+        return self._rows(groups, self._results(totals, totals.lines[: len(groups)]))
 
     def delta(self, now_us: int, pieces: Iterable[Tuples]) -> Tuples:
         """Return the rows of groups that come and go."""
@@ -113,8 +82,8 @@ class KeptGroups(GroupBy):
         if not len(chosen):
             return nothing(self.spec.width, True)
         self._marks[chosen] = False
-        totals = self._totals.take(chosen, axis=0)
-        out = self._change(chosen, totals[:, 0], self._results(totals))
+        lines = self._totals.lines.take(chosen, axis=0)
+        out = self._change(chosen, lines[:, 0], self._results(self._totals, lines))
         self._tidy()
         return out
 
@@ -127,60 +96,45 @@ class KeptGroups(GroupBy):
         assert tuples.signs is not None, "groups are kept up to date by deltas"
         slots, until, counts = self._groups.find(tuples.rows), tuples.until, tuples.signs
         self._make_room(len(self._groups))
+        moved = self._totals.widen(tuples.rows)
+        if moved is not None:
+            self._ends.widen(moved[1:] - 1, range(self._totals.width - 1))
         places = np.arange(len(slots))
         if _many_together(slots, until):
             first, places = _together(slots, until)
             slots, until = slots[first], until[first]
             counts = np.bincount(places, weights=tuples.signs).astype(np.int64)
-        portions = np.zeros((len(slots), self._totals.shape[1] - 1), np.int64)
-        self._add_arguments(portions, 1, places, tuples.signs, tuples.rows)
+        portions = np.zeros((len(slots), self._totals.width - 1), np.int64)
+        self._totals.add(portions, 1, places, tuples.signs, tuples.rows, self._coding)
+        if len(slots) < len(tuples):
+            self._totals.carry(portions, 1)
         return slots, until, counts, portions
-
-    def _add_arguments(self, totals: Matrix, first: int, slots: Vector, signs: Vector, rows: Matrix) -> None:
-        """Count and sum arguments of tuples in totals, or in portions that begin with a later column."""
-        for column, argument in self._arguments.items():
-            words = NO_WORDS
-            if argument.kind == DECIMAL:
-                decimals = self._coding.decode(np.ascontiguousarray(rows[:, column]), argument.type)
-                words = numpy_values(decimals).view(np.uint64)
-            limbs, place = totals.view(np.uint64), argument.place - first
-            add_values(totals, limbs, place, argument.kind, slots, signs, rows, column, words)
 
     def _add(self, slots: Vector, counts: Vector, portions: Matrix, off: bool) -> Vector:
         """Add portions to totals, or take them off; return the groups that were not touched before."""
         touched = np.empty(len(slots), np.int64)
-        n = add_counts(self._totals, slots, counts, 0, touched, self._marks, 0)
-        if portions.shape[1]:
-            limbs, portion_limbs = self._totals.view(np.uint64), portions.view(np.uint64)
-            add_portions(self._totals, limbs, slots, portions, portion_limbs, self._counts, self._sums, off)
+        n = add_counts(self._totals.lines, slots, counts, 0, touched, self._marks, 0)
+        self._totals.add_portions(slots, portions, off)
         return touched[:n].copy()
 
-    def _results(self, totals: Matrix) -> Matrix:
+    def _results(self, totals: Totals, lines: Matrix) -> Matrix:
         """Return the aggregates that totals stand for, as codes."""
-        out = np.empty((len(totals), len(self.spec.aggregates)), np.int64)
+        out = np.empty((len(lines), len(self.spec.aggregates)), np.int64)
         for k, (asked, column) in enumerate(zip(self.spec.aggregates, self.spec.arguments, strict=True)):
-            if column < 0:
-                out[:, k] = totals[:, 0]
-                continue
-            argument = self._arguments[column]
-            counts = totals[:, argument.place]
-            if asked.function == COUNT:
-                out[:, k] = counts
-                continue
-            first = argument.place + 1
-            limbs = np.ascontiguousarray(totals[:, first : first + LIMBS]).view(np.uint64)
-            if asked.function == SUM:
-                found = exact_sums(limbs, counts == 0, argument.type, asked.type)
-            else:
-                found = exact_means(limbs, counts, argument.type)
-            out[:, k] = self._coding.encode(cast(found, asked.type, len(found)))
+            found = totals.results(lines, asked, column)
+            if isinstance(found, pa.Array):
+                found = self._coding.encode(cast(found, asked.type, len(found)))
+            out[:, k] = found
         return out
+
+    def _no_totals(self) -> Totals:
+        return Totals(self.spec.aggregates, self.spec.arguments, self.spec.types)
 
     def _make_room(self, size: int) -> None:
         super()._make_room(size)
         if len(self._has) > len(self._marks):
             count, bigger = len(self._marks), len(self._has)
-            self._totals = grown_with_zeros(self._totals, count, bigger)
+            self._totals.lines = grown_with_zeros(self._totals.lines, count, bigger)
             self._marks = grown_with_zeros(self._marks, count, bigger)
 
     def _tidy(self) -> None:
@@ -192,8 +146,8 @@ class KeptGroups(GroupBy):
         self._ends.mark(used)  # tuples that were taken back before their time
         kept = np.flatnonzero(used)
         self._ends.renumber(self._keep(kept))
-        keep_lines(self._totals, kept)
-        self._totals[len(kept) : count] = 0
+        keep_lines(self._totals.lines, kept)
+        self._totals.lines[len(kept) : count] = 0
 
 
 def _many_together(slots: Vector, until: Vector) -> bool:
