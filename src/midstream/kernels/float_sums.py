@@ -26,6 +26,8 @@ SPREAD = 3
 """Digits that a double is added to."""
 MOST = 1 << 29
 """Values that can be added to a line before its digits are carried."""
+SHORT = 32
+"""Values that are added up anew sooner than that others are taken off."""
 LOW = (1 << 32) - 1
 LEAST = 1074
 """The least bit of a double is `2**-LEAST`."""
@@ -124,6 +126,28 @@ def clear(line: Vector, first: Word, last: Word) -> None:
 
 
 @kernel
+def sum_in_two(values: Floats, earlier: Vector, start: Word, end: Word) -> tuple[float, bool]:
+    """Add up a range in two doubles, what is rounded off the one being added to the other; return whether they held it.
+
+    Most sums of a few values fit. Given `earlier`, the first of equal values only (without, pass none).
+    """
+    once = earlier.size > 0
+    total, rest, lost = 0.0, 0.0, False
+    for k in range(start, end):
+        if once and earlier[k] >= start:
+            continue
+        more = total + values[k]
+        own = more - total
+        off = (total - (more - own)) + (values[k] - own)
+        total = more
+        more = rest + off
+        own = more - rest
+        lost |= (rest - (more - own)) + (off - own) != 0.0  # or NaN
+        rest = more
+    return total + rest, not lost
+
+
+@kernel
 def sum_floats(values: Floats, earlier: Vector, starts: Vector, ends: Vector) -> Floats:
     """Add up each range; given `earlier`, the first of equal values only (without, pass none)."""
     out = np.empty(starts.size, np.float64)
@@ -133,10 +157,15 @@ def sum_floats(values: Floats, earlier: Vector, starts: Vector, ends: Vector) ->
     first, last, added = line.size, -1, 0
     left, entered = 0, 0
     for i in range(starts.size):
-        # What ranges have in common stays, where that is most of them.
-        if once or starts[i] - left > entered - starts[i]:
+        # What ranges have in common stays, where that is most of them and they are long.
+        anew = once or starts[i] - left > entered - starts[i]
+        if anew or ends[i] - starts[i] <= SHORT:
+            out[i], exact = sum_in_two(values, earlier, starts[i], ends[i])
+            if exact:
+                continue
+        if anew:
             clear(line, first, last)
-            first, last, left, entered = line.size, -1, starts[i], starts[i]
+            first, last, added, left, entered = line.size, -1, 0, starts[i], starts[i]
         added += starts[i] - left + ends[i] - entered
         if added > MOST and first <= last:
             carry(line, first, last)
