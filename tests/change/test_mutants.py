@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from change.test_guarantees import check_figure_10, check_overlaps
 
 from midstream.change.account import Account
 from midstream.change.control import ControlManager
+from midstream.change.guarantees import LABELS
 from midstream.change.lifecycle import Life
 from midstream.change.prints import Prints
 from midstream.change.reference import Reference
@@ -91,6 +93,32 @@ def test_a_wrong_engine_is_found(name: str, monkeypatch: pytest.MonkeyPatch, tmp
         except (AssertionError, pytest.fail.Exception):
             return
     pytest.fail("no case tells this engine from the right one")
+
+
+SHOWN = (
+    "what is pending stays in force",
+    "what is held back stays so",
+    "losses are the first change's",
+    "a delayed drain loses nothing",
+    "extra results are not counted",
+    "fingerprints are lost",
+    "an over drain is over at its position",
+    "drains are never over",
+)
+"""Mutants that break a guarantee; the others miscount what is broken or not all the same."""
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_wrong_engine_breaks_figure_10(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, method, wrong = MUTANTS[name]
+    monkeypatch.setattr(place, method, wrong)
+    for check_label in (check_figure_10, check_overlaps):
+        for label in LABELS:
+            try:
+                check_label(label)
+            except AssertionError:
+                return
+    pytest.fail("figure 10 holds for this engine, too")
 
 
 def test_the_right_engine_passes(tmp_path: Path) -> None:

@@ -73,18 +73,25 @@ class ChangingCluster(ScriptCluster):
         super().__init__(tables, plans_of(case), requests, case.batch_us, folder, labels, rnd, crashes)
 
 
-def check(case: Case, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float) -> None:
+def check(
+    case: Case,
+    folder: Path,
+    labels: tuple[int, ...],
+    rnd: random.Random,
+    crashes: float,
+    migrations: Sequence[Migration] = (),
+) -> None:
     """Compare output and every count with the definitions."""
     oracle = Oracle(case.rows, case.first, case.changes)
     given = oracle.given_out()
-    cluster = ChangingCluster(case, folder, labels, rnd, crashes)
+    cluster = ChangingCluster(case, folder, labels, rnd, crashes, migrations=migrations)
     merger = cluster.run()
     merger.control.finish()
-    assert cluster.out == [g.row for g in given], f"{labels} {crashes}{case}"
+    assert cluster.out == [g.row for g in given], f"{migrations} {labels} {crashes}{case}"
     for n, record in enumerate(merger.control.records()):
         expected, found = asdict(count(oracle, n, given)), asdict(record)
         apart = {name: (found[name], value) for name, value in expected.items() if found[name] != value}
-        assert not apart, f"change {n + 1}: {apart} {labels} {crashes}{case}"
+        assert not apart, f"change {n + 1}: {apart} {migrations} {labels} {crashes}{case}"
 
 
 @pytest.mark.parametrize("seed", seeds(0, 40, quick=1, kept=[7]))
@@ -126,11 +133,7 @@ def test_one_change_after_the_other_through_crashes(seed: int, tmp_path: Path) -
 def test_migrations_during_changes_through_crashes(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(850_000 + seed)
     case, migrations = draw_migrating(rnd)
-    labels = rnd.choice([(4,), (4, 7)])
-    cluster = ChangingCluster(case, tmp_path, labels, rnd, rnd.choice([0.0, 0.5]), migrations=migrations)
-    cluster.run()
-    expected = [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()]
-    assert cluster.out == expected, f"{migrations} {labels}{case}"
+    check(case, tmp_path, rnd.choice([(4,), (4, 7)]), rnd, rnd.choice([0.0, 0.5]), migrations)
 
 
 @pytest.mark.parametrize("seed", seeds(0, 90, quick=3))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang.streams import CATALOG, STOCK
 
+from midstream.lang.bind.clauses import ADVICE
 from midstream.lang.sql import parse_query
 from midstream.model.errors import PlanError, SqlError
 from midstream.plan.aggregates import Aggregate, UserAggregate, check_aggregate_name
@@ -246,7 +247,8 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
         (f"SELECT qty FROM {SLIDING}",
          f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 29)"),
         ("SELECT qty FROM stock [START WHEN k = 1 END WHEN k = 2]",
-         f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 24)"),
+         "a window that begins and ends by conditions needs an aggregate; write for example SELECT COUNT(*), or"
+         f" {PLAIN} (line 1, column 24)"),
         (f"SELECT 1 AS one FROM {SLIDING} HAVING TRUE",
          f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {PLAIN} (line 1, column 34)"),
         (f"SELECT a.k FROM {SLIDING} a, prices [ROWS 3] b",
@@ -362,7 +364,8 @@ SLIDING = "stock [ROWS 3 SLIDE 2]"
          "aggregates with FILTER are not supported yet (line 1, column 8)"),
         (f"SELECT SUM(qty) OVER () FROM {SLIDING}", "window functions (OVER) are not supported (line 1, column 8)"),
         (f"SELECT DISTINCT SUM(qty) FROM {SLIDING}", f"DISTINCT is not supported yet{HOPS} (line 1, column 8)"),
-        (f"SELECT SUM(qty) FROM {SLIDING} ORDER BY 1", "ORDER BY is not supported yet (line 1, column 45)"),
+        (f"SELECT SUM(qty) FROM {SLIDING} ORDER BY 1",
+         f"ORDER BY is not supported yet{ADVICE['ORDER BY']} (line 1, column 45)"),
         (f"SELECT SUM(qty) AS _time FROM {SLIDING}", "output column '_time' is reserved; give it another alias"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang.streams import CATALOG
 
+from midstream.lang.bind.clauses import ADVICE
 from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 from midstream.plan.query import Query
@@ -116,9 +117,9 @@ C = "SELECT k FROM prices [ROWS 1] c"
          f"{HOPS} (line 2, column 1)"),
         (f"({A}) z EXCEPT {B}", "a query in parentheses has no name, but here is 'z' (line 1, column 34)"),
         (f"{A} EXCEPT BY NAME {B}", "BY NAME is not supported yet"),
-        (f"{A} EXCEPT {B} ORDER BY k", "ORDER BY is not supported yet (line 1, column 70)"),
-        (f"({A} EXCEPT {B}) LIMIT 3", "LIMIT is not supported yet (line 1, column 72)"),
-        (f"WITH w AS ({C}) {A} EXCEPT {B}", "WITH is not supported yet (line 1, column 1)"),
+        (f"{A} EXCEPT {B} ORDER BY k", f"ORDER BY is not supported yet{ADVICE['ORDER BY']} (line 1, column 70)"),
+        (f"({A} EXCEPT {B}) LIMIT 3", f"LIMIT is not supported yet{ADVICE['LIMIT']} (line 1, column 72)"),
+        (f"WITH w AS ({C}) {A} EXCEPT {B}", f"WITH is not supported yet{ADVICE['WITH']} (line 1, column 1)"),
         (f"{A} EXCEPT SELECT DISTINCT k FROM prices [ROWS 1]",
          f"DISTINCT is not supported yet{HOPS} (line 1, column 46)"),
         (f"{A} EXCEPT SELECT k FROM prices",

@@ -3,6 +3,7 @@
 import pytest
 from lang.streams import CATALOG
 
+from midstream.lang.bind.clauses import ADVICE
 from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 
@@ -56,8 +57,8 @@ def test_the_clause(text: str, message: str) -> None:
          "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or"
          " [ROWS ...] (line 1, column 34)"),
         ("SELECT COUNT(*) FROM stock [START WHEN k = 1 END WHEN k = 2]",
-         "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or"
-         " [ROWS ...] (line 1, column 29)"),
+         "a window that begins and ends by conditions does not go with HOP BY, which says when there are results; write"
+         " [RANGE ...] or [ROWS ...] (line 1, column 29)"),
         ("SELECT k FROM stock [RANGE 0 SECONDS]",
          "a window of no length is empty at every hop: [RANGE 0 SECONDS] (line 1, column 28)"),
         ("SELECT k FROM stock [ROWS 5 PARTITION BY zz]",
@@ -69,8 +70,8 @@ def test_the_clause(text: str, message: str) -> None:
         # Set operations.
         (f"{A} INTERSECT ALL {B}", "INTERSECT ALL is not supported; INTERSECT is (line 1, column 32)"),
         (f"{A} UNION BY NAME {B}", "BY NAME is not supported yet"),
-        (f"{A} EXCEPT {B} ORDER BY k", "ORDER BY is not supported yet (line 1, column 70)"),
-        (f"({A} EXCEPT {B}) LIMIT 3", "LIMIT is not supported yet (line 1, column 72)"),
+        (f"{A} EXCEPT {B} ORDER BY k", f"ORDER BY is not supported yet{ADVICE['ORDER BY']} (line 1, column 70)"),
+        (f"({A} EXCEPT {B}) LIMIT 3", f"LIMIT is not supported yet{ADVICE['LIMIT']} (line 1, column 72)"),
         (f"({A}) z UNION {B}", "a query in parentheses has no name, but here is 'z' (line 1, column 34)"),
         (f"{A} UNION SELECT k, qty FROM stock [ROWS 1]",
          "both sides of UNION select as many columns, but the left selects 1 and the right 2 (line 1, column 45)"),
@@ -86,7 +87,7 @@ def test_the_clause(text: str, message: str) -> None:
          "'soon' is not a date (line 1, column 46)"),
         (f"{A} EXCEPT SELECT a.k FROM prices [ROWS 1] c", "there is no 'a' in FROM, which has c (line 1, column 46)"),
         (f"{A} UNION SELECT 1 AS one", "the query reads no stream; FROM is missing"),
-        (f"WITH w AS ({A}) {B}", "WITH is not supported yet (line 1, column 1)"),
+        (f"WITH w AS ({A}) {B}", f"WITH is not supported yet{ADVICE['WITH']} (line 1, column 1)"),
         # Subqueries as conditions.
         (f"{A} WHERE EXISTS (SELECT 1 FROM stock [ROWS 1] b)",
          "EXISTS is only for WHERE ... AND NOT EXISTS (SELECT ...), joined to other conditions by AND, in a query with"
@@ -109,7 +110,7 @@ def test_the_clause(text: str, message: str) -> None:
          "COUNT is not supported in NOT EXISTS (line 1, column 57)"),
         (f"{A} WHERE NOT EXISTS (SELECT k FROM stock [ROWS 1] b GROUP BY k)",
          "GROUP BY is not supported in NOT EXISTS (line 1, column 81)"),
-        (f"{A} WHERE NOT EXISTS ({B} LIMIT 1)", "LIMIT is not supported yet (line 1, column 81)"),
+        (f"{A} WHERE NOT EXISTS ({B} LIMIT 1)", f"LIMIT is not supported yet{ADVICE['LIMIT']} (line 1, column 81)"),
         (f"{A} WHERE NOT EXISTS (SELECT zz FROM stock [ROWS 1] b)",
          "there is no column 'zz'; the columns are ts, k, qty (line 1, column 57)"),
         (f"{A} WHERE NOT EXISTS ({B} WHERE b.k = z.k)", "there is no 'z' in FROM, which has b (line 1, column 93)"),

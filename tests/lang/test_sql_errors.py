@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang.streams import CATALOG
 
+from midstream.lang.bind.clauses import ADVICE
 from midstream.lang.sql import parse_query
 from midstream.model.errors import SqlError
 
@@ -99,11 +100,11 @@ HOPS = "; a query that hops can do it: write HOP BY ... at the end"
         ("SELECT k FROM stock WHERE count(*) > 1",
          "aggregates such as COUNT do not belong in WHERE; HAVING takes conditions on them (line 1, column 27)"),
         ("SELECT DISTINCT k FROM stock", f"DISTINCT is not supported yet{HOPS} (line 1, column 8)"),
-        ("SELECT k FROM stock ORDER BY k", "ORDER BY is not supported yet (line 1, column 21)"),
-        ("SELECT k FROM stock LIMIT 5", "LIMIT is not supported yet (line 1, column 21)"),
-        ("WITH s AS (SELECT 1) SELECT * FROM s", "WITH is not supported yet (line 1, column 1)"),
+        ("SELECT k FROM stock ORDER BY k", f"ORDER BY is not supported yet{ADVICE['ORDER BY']} (line 1, column 21)"),
+        ("SELECT k FROM stock LIMIT 5", f"LIMIT is not supported yet{ADVICE['LIMIT']} (line 1, column 21)"),
+        ("WITH s AS (SELECT 1) SELECT * FROM s", f"WITH is not supported yet{ADVICE['WITH']} (line 1, column 1)"),
         ("SELECT k FROM stock UNION ALL SELECT k FROM stock", f"UNION is not supported yet{HOPS} (line 1, column 21)"),
-        ("(SELECT k FROM stock) LIMIT 5", "LIMIT is not supported yet (line 1, column 23)"),
+        ("(SELECT k FROM stock) LIMIT 5", f"LIMIT is not supported yet{ADVICE['LIMIT']} (line 1, column 23)"),
         ("SELECT row_number() OVER (PARTITION BY k) FROM stock",
          "window functions (OVER) are not supported (line 1, column 8)"),
         ("SELECT a.k FROM stock [ROWS 1] a LEFT JOIN prices [ROWS 1] b ON a.k = b.k",
@@ -123,7 +124,7 @@ HOPS = "; a query that hops can do it: write HOP BY ... at the end"
          "IN takes a list of values; for a subquery write JOIN (SELECT DISTINCT ...) ON ..., and HOP BY ... at the end"
          " (line 1, column 27)"),
         ("SELECT k FROM stock, LATERAL (SELECT k FROM prices) x",
-         "LATERAL is not supported in FROM (line 1, column 38)"),
+         f"LATERAL is not supported in FROM{ADVICE['LATERAL']} (line 1, column 38)"),
         ("SELECT k FROM stock, UNNEST([1, 2]) x", "UNNEST is not supported in FROM (line 1, column 30)"),
         # Brackets that are no window.
         ("SELECT k FROM stock []",

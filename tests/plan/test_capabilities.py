@@ -1,16 +1,22 @@
 """Every limit of the table is met by a query, which is refused with the sentence of the table."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from lang.streams import CATALOG
 
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.planning.adapt import adaptation_of
+from midstream.engine.planning.plans import check_hop_request
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
+from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.operators.build import check_framework
 from midstream.plan.capabilities import LIMITS
+from midstream.plan.plan import Plan
 
 A, B, C = (f"SELECT k FROM {name} [ROWS 1]" for name in ("stock", "prices", "orders"))
 
@@ -37,7 +43,37 @@ QUERIES = {
     "IN with a subquery": (f"{A} WHERE k IN ({B}) HOP BY 1 SECOND", f"{A} WHERE k IN ({B})"),
     "NOT IN with a subquery": (f"{A} WHERE k NOT IN ({B}) HOP BY 1 SECOND", f"{A} WHERE k NOT IN ({B})"),
 }
+SLIDING = "stock [ROWS 3 SLIDE 3]"
+QUERIES |= {
+    "window that slides in a join": (
+        f"SELECT a.k FROM {SLIDING} a, prices [ROWS 3] b",
+        "SELECT COUNT(*) FROM stock [START WHEN k = 1 END WHEN k = 2] a, prices [ROWS 3] b",
+    ),
+    "window that slides without an aggregate": (f"SELECT k FROM {SLIDING}",),
+}
 PLANS = {"join order of a difference": ("(prices stock)", "auto"), "join method of a difference": (None, "hash")}
+JOINED = (
+    "SELECT a.k FROM stock [{}] a, prices [RANGE 1 SECOND] b, orders [RANGE 1 SECOND] c WHERE a.k = b.k AND b.k = c.k"
+)
+HOPPING = f"{A} HOP BY 1 SECOND"
+OVER_JOIN = f"SELECT COUNT(*) FROM ({JOINED.format('RANGE 1 SECOND')}) [ROWS 3 SLIDE 1]"
+ASKED: dict[str, tuple[str, Callable[[Plan], object]]] = {
+    "framework of a difference": (f"{A} EXCEPT {B}", lambda plan: check_framework(plan, "cacq")),
+    "framework of hops": (HOPPING, lambda plan: check_framework(plan, "cacq")),
+    "strategy of a difference": (
+        f"{A} EXCEPT {B} EXCEPT {C}",
+        lambda plan: migrate(plan, "hybrid", "((stock orders) prices)"),
+    ),
+    "parallel track over keyed rows": (
+        JOINED.format("ROWS 3 PARTITION BY k"),
+        lambda plan: migrate(plan, "parallel-track", "(a (b c))"),
+    ),
+    "parallel track below windows": (OVER_JOIN, lambda plan: migrate(plan, "parallel-track", "(a (b c))")),
+    "adaptation": (A, lambda plan: adaptation_of("modes", plan)),
+    "join method of hops": (HOPPING, lambda plan: make_plan(plan.query, None, "hash")),
+    "migration of hops": (HOPPING, lambda plan: check_hop_request(MigrationRequest("same", "hybrid"))),
+}
+"""What cannot be asked of a query that can be answered."""
 CHANGES = ("change of a difference", "drain of a difference")
 
 
@@ -55,6 +91,19 @@ def test_a_query_that_cannot_be_answered_is_refused_by_name(limit: str, text: st
 def test_a_plan_that_a_difference_cannot_have_is_refused_by_name(limit: str) -> None:
     with pytest.raises(MidstreamError, match=pattern(limit)):
         make_plan(parse_query(f"{A} EXCEPT {B}", CATALOG), *PLANS[limit])
+
+
+def migrate(plan: Plan, strategy: str, target: str) -> MigrationRequest:
+    return MigrationRequest(target, strategy).checked(plan)
+
+
+@pytest.mark.parametrize("limit", ASKED)
+def test_what_a_query_cannot_be_asked_is_refused_by_name(limit: str) -> None:
+    text, ask = ASKED[limit]
+    plan = make_plan(parse_query(text, CATALOG))
+    assert LIMITS[limit].hops == (plan.query.hop_us is not None)
+    with pytest.raises(MidstreamError, match=pattern(limit)):
+        ask(plan)
 
 
 def test_a_change_that_a_difference_cannot_do_is_refused_by_name() -> None:
@@ -86,4 +135,4 @@ def test_what_is_advised_instead_of_a_subquery_in_a_condition_can_be_written() -
 
 
 def test_every_limit_has_an_example() -> None:
-    assert {*QUERIES, *PLANS, *CHANGES} == set(LIMITS)
+    assert {*QUERIES, *PLANS, *ASKED, *CHANGES} == set(LIMITS)

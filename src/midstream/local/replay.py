@@ -27,6 +27,7 @@ from midstream.model.errors import MidstreamError, PlanError, SinkError
 from midstream.operators.build import check_framework
 from midstream.optimize.order_joins import can_choose, order_joins
 from midstream.plan.aggregates import UserAggregate
+from midstream.plan.capabilities import refuse
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.query import HOP, Query
@@ -44,9 +45,7 @@ def make_plan(
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
     if query.when == HOP:
         if join != "auto":
-            raise PlanError(
-                f"join = '{join}' is for sliding joins; those of a hopping query match by key where they can"
-            )
+            raise refuse("join method of hops", method=join)
         return plan_hopping(query, order, gather(query, streams))
     method = cast(MethodChoice, join)
     if order is not None:

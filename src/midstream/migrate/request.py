@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from midstream.model.errors import PlanError
+from midstream.plan.capabilities import refuse
 from midstream.plan.nodes import Join, MethodChoice, joins
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.query import Query
@@ -109,21 +110,13 @@ class MigrationRequest:
         target = self.target(running)
         strategy = self.strategy if self.strategy != AUTO else self._chosen(running, target, complete)
         if strategy not in strategies_of(running.query):
-            raise PlanError(
-                f"{strategy} is for joins: a difference would answer from half-filled states; use {JUST_IN_TIME}"
-            )
+            raise refuse("strategy of a difference", strategy=strategy)
         windows = [s.window for s in running.query.sources]
         partitioned = [w for w in windows if isinstance(w, RowsWindow) and w.partition_by]
         if strategy == PARALLEL_TRACK and self.output == "buffered" and partitioned:
-            raise PlanError(
-                f"parallel-track would hold its output back for ever: old rows of {partitioned[0]} may never leave; "
-                'use output = "merged", hybrid or just-in-time'
-            )
+            raise refuse("parallel track over keyed rows", window=partitioned[0])
         if strategy == PARALLEL_TRACK and self.output == "buffered" and running.query.parts.stages:
-            raise PlanError(
-                "parallel-track would hand the windows above the join its results too late; "
-                'use output = "merged", hybrid or just-in-time'
-            )
+            raise refuse("parallel track below windows")
         return MigrationRequest(**{**asdict(self), "strategy": strategy})
 
 

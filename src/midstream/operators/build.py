@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from midstream.model.errors import PlanError
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
@@ -13,6 +12,7 @@ from midstream.operators.sliding.build import build_sources, build_tree
 from midstream.operators.sliding.build_eddy import build_eddy
 from midstream.operators.sliding.pipeline import JoinPipeline
 from midstream.operators.source.memory import keep_freed_memory
+from midstream.plan.capabilities import refuse
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
 from midstream.plan.query import HOP
@@ -41,6 +41,6 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
 def check_framework(plan: Plan, framework: str) -> None:
     """Refuse to run a difference, or a hopping query, in a framework that has sliding joins only."""
     if plan.query.when == HOP and framework != TREE:
-        raise PlanError(f"a hopping query runs as a tree, not as {framework}")
+        raise refuse("framework of hops", framework=framework)
     if plan.query.takes_back and framework != TREE:
-        raise PlanError(f'framework = "{framework}" is for joins; a difference runs with framework = "{TREE}"')
+        raise refuse("framework of a difference", framework=framework)

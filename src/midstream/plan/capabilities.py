@@ -22,6 +22,8 @@ class Limit(NamedTuple):
 
 
 HOP_BY = "write HOP BY ... at the end"
+AT_HOPS = "plain windows such as [RANGE 10 SECONDS], and HOP BY ... at the end"
+JOIN_EXAMPLE = f"to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5], or {AT_HOPS}"
 ROWS, HOPS = False, True
 LIMITS: dict[str, Limit] = {
     # Without HOP BY.
@@ -48,6 +50,10 @@ LIMITS: dict[str, Limit] = {
         "a subquery in FROM is for aggregates over a window that slides; joins and differences read streams",
         at_hops=True,
     ),
+    "window that slides in a join": Limit(ROWS, "{window} is for aggregates; " + JOIN_EXAMPLE),
+    "window that slides without an aggregate": Limit(
+        ROWS, "{window} needs an aggregate; write for example SELECT COUNT(*), or " + AT_HOPS
+    ),
     "anti join": Limit(ROWS, "{word} is only for queries that hop yet; " + HOP_BY),
     "join order of a difference": Limit(
         ROWS,
@@ -63,13 +69,36 @@ LIMITS: dict[str, Limit] = {
     "drain of a difference": Limit(
         ROWS, "a difference takes results back: what it has begun cannot be finished apart; use istop"
     ),
+    "framework of a difference": Limit(
+        ROWS, 'framework = "{framework}" is for joins; a difference runs with framework = "tree"'
+    ),
+    "strategy of a difference": Limit(
+        ROWS, "{strategy} is for joins: a difference would answer from half-filled states; use just-in-time"
+    ),
+    "parallel track over keyed rows": Limit(
+        ROWS,
+        "parallel-track would hold its output back for ever: old rows of {window} may never leave; "
+        'use output = "merged", hybrid or just-in-time',
+    ),
+    "parallel track below windows": Limit(
+        ROWS,
+        "parallel-track would hand the windows above the join its results too late; "
+        'use output = "merged", hybrid or just-in-time',
+    ),
+    "adaptation": Limit(ROWS, "what adapts by itself is a hopping query (HOP BY)"),
     # With HOP BY.
+    "join method of hops": Limit(
+        HOPS, "join = '{method}' is for sliding joins; those of a hopping query match by key where they can"
+    ),
+    "framework of hops": Limit(HOPS, "a hopping query runs as a tree, not as {framework}"),
+    "migration of hops": Limit(
+        HOPS, "{what} is for sliding joins; a hopping query goes on with another plan at a hop, whole"
+    ),
     "stream without a window": Limit(HOPS, "stream '{alias}' needs a window with HOP BY; write for example {example}"),
     "window of no length": Limit(HOPS, "a window of no length is empty at every hop: {window}"),
     "window that slides": Limit(
         HOPS,
-        "a window that slides does not go with HOP BY, which says when there are results; write [RANGE ...] or "
-        "[ROWS ...]",
+        "{window} does not go with HOP BY, which says when there are results; write [RANGE ...] or [ROWS ...]",
     ),
     "window over a subquery": Limit(HOPS, "with HOP BY a window stands after a stream, not after a subquery"),
     "INTERSECT ALL": Limit(HOPS, "INTERSECT ALL is not supported; INTERSECT is"),

@@ -62,9 +62,10 @@ class Query:
             if self.aliases.count(alias) > 1:
                 raise PlanError(f"alias '{alias}' stands for two streams")
         self._check_names()
-        slides = any(isinstance(rel, Windowed) for rel in operators(self.root))
+        windows = [rel.window for rel in operators(self.root) if isinstance(rel, Windowed)]
+        slides = bool(windows)
         if self.when == HOP and slides:
-            raise refuse("window that slides")
+            raise refuse("window that slides", window=windows[0].called)
         for source in self.sources:
             if source.window is None and (self.when == HOP or len(self.sources) > 1):
                 raise PlanError(f"stream '{source.alias}' needs a window; write for example {source.example}")

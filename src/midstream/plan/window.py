@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -55,6 +56,8 @@ Window = RangeWindow | RowsWindow
 class RangeInstances:
     """`[RANGE r SLIDE s]`: the rows with `T - width_us <= time < T`, for every multiple T of `slide_us`."""
 
+    called: ClassVar[str] = "a window that slides"
+
     width_us: int
     slide_us: int
 
@@ -84,6 +87,8 @@ class RowsInstances:
     Rows are counted from where the query started, in the stream or in each key. An instance closes with its last row.
     """
 
+    called: ClassVar[str] = "a window that slides"
+
     count: int
     slide: int
     partition_by: tuple[Column, ...] = ()
@@ -112,6 +117,8 @@ class PredicateWindow:
 
     A row where p is true starts a window only when none is open; rows outside belong to none.
     """
+
+    called: ClassVar[str] = "a window that begins and ends by conditions"
 
     start: Expr
     end: Expr

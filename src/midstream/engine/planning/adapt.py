@@ -12,6 +12,7 @@ from midstream.model.statistics import Statistics
 from midstream.model.time import format_duration, parse_duration
 from midstream.optimize.hopping.choose import choose, costs
 from midstream.optimize.hopping.cost import Constants
+from midstream.plan.capabilities import refuse
 from midstream.plan.plan import Plan
 
 MODES, PLAN, HOP = "modes", "plan", "hop"
@@ -67,7 +68,7 @@ def adaptation_of(text: str | None, plan: Plan) -> Adaptation | None:
     if found is None:
         return None
     if plan.query.hop_us is None:
-        raise PlanError("what adapts by itself is a hopping query (HOP BY)")
+        raise refuse("adaptation")
     if HOP in found.kinds and not found.least_us <= plan.query.every_us <= found.most_us:
         raise PlanError(
             f"the query begins with HOP BY {format_duration(plan.query.every_us)}, outside the bounds of its hop"

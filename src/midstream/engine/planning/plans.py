@@ -8,13 +8,13 @@ from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
+from midstream.plan.capabilities import refuse
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
 from midstream.plan.spec import SAME, PlanSpec, parse_spec
 
 NOT_SAID: tuple[str, ...] = ()
 """Modes that a migration does not mention."""
-AT_A_HOP = "a hopping query goes on with another plan at a hop, whole"
 
 
 def plan_hopping(
@@ -43,11 +43,11 @@ def planned(
 def check_hop_request(request: MigrationRequest) -> None:
     """Refuse what is asked of a migration that only those of sliding joins have."""
     if request.strategy not in (AUTO, MOVING_STATE):
-        raise PlanError(f"strategy {request.strategy} is for sliding joins; {AT_A_HOP}")
+        raise refuse("migration of hops", what=f"strategy {request.strategy}")
     plain = MigrationRequest(request.plan)
     for name in OPTIONS:
         if getattr(request, name) != getattr(plain, name):
-            raise PlanError(f"option '{name}' is for sliding joins; {AT_A_HOP}")
+            raise refuse("migration of hops", what=f"option '{name}'")
 
 
 def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | None = None) -> Plan:

@@ -14,13 +14,23 @@ CLAUSES = {
 }  # fmt: skip
 """What people call the parts of sqlglot's nodes."""
 
+ADVICE = {
+    "WITH": "; write what it names where it is read: FROM (SELECT ...) x",
+    "ORDER BY": ": results leave in the order of their times, those of a hop in the order of their values; leave it "
+    "out and sort where they are read",
+    "LIMIT": ": results never end; choose among them with WHERE or HAVING",
+    "LATERAL": "; write JOIN (SELECT ... GROUP BY ...) x ON ..., and HOP BY ... at the end",
+}
+"""What to do instead."""
+
 
 def refuse_clauses(tree: exp.Expr, known: Collection[str], text: str) -> None:
     """Refuse every part of a node that is not known."""
     for key, value in tree.args.items():
         if value and key not in known:
             word = CLAUSES.get(key, key.upper())
-            raise error_at(f"{word} is not supported yet", text, keyword_offset(text, word))
+            message = f"{word} is not supported yet{ADVICE.get(word, '')}"
+            raise error_at(message, text, keyword_offset(text, word))
 
 
 def unwrapped(tree: exp.Expr, text: str) -> exp.Expr:

@@ -18,13 +18,13 @@ from midstream.lang.bind.names import Names
 from midstream.lang.bind.select_list import Item, select_items, star_of
 from midstream.lang.bind.sources import FromBinder, Inner, bare_source, is_around_joins
 from midstream.lang.bind.statement import Statement
-from midstream.lang.bind.window import AT_HOPS, JOIN_EXAMPLE, instances
+from midstream.lang.bind.window import instances
 from midstream.lang.syntax.dialect import WINDOW, keyword_before, keyword_offset
 from midstream.lang.syntax.place import error_at, offset_of
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import SqlError
 from midstream.plan.algebra import Anti, Group, Rel, Windowed
-from midstream.plan.capabilities import HOP_BY
+from midstream.plan.capabilities import AT_HOPS, HOP_BY, JOIN_EXAMPLE, cannot
 from midstream.plan.expr import Column, Expr, aliases, replace_columns
 
 SUBQUERY = "a subquery in FROM needs a window that slides, and aggregates over it"
@@ -186,7 +186,7 @@ class SelectBinder(FromBinder):
     def refuse_no_aggregate(self, clause: WindowClause) -> NoReturn:
         """Say that the instances of a window are for aggregates."""
         if clause.has_instances:
-            message = f"a window that slides needs an aggregate; write for example SELECT COUNT(*), or {AT_HOPS}"
+            message = cannot("window that slides without an aggregate", window=clause.called)
         else:
             message = f"{SUBQUERY}; or {HOP_BY} instead"
         raise error_at(message, self.text, clause.offset)
@@ -199,7 +199,8 @@ class SelectBinder(FromBinder):
         for table in select.find_all(exp.Table):
             clause = table.meta.get(WINDOW)
             if clause is not None and clause.has_instances:
-                raise error_at(f"a window that slides is for aggregates; {JOIN_EXAMPLE}", self.text, clause.offset)
+                message = cannot("window that slides in a join", window=clause.called)
+                raise error_at(message, self.text, clause.offset)
         word, offset = grouping or ("an aggregate", offset_of(origin))
         raise error_at(f"{word} reads one stream or subquery; {JOIN_EXAMPLE}", self.text, offset)
 

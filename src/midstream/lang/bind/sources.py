@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from midstream.lang.bind.clauses import CLAUSES, refuse_clauses, unwrapped
+from midstream.lang.bind.clauses import ADVICE, CLAUSES, refuse_clauses, unwrapped
 from midstream.lang.bind.expression import ExpressionBinder
 from midstream.lang.bind.names import Names
 from midstream.lang.bind.scope import Relation, Scope, find_stream
@@ -115,7 +115,7 @@ class FromBinder:
             self.statement.check("stream without a window", offset_of(node), alias=stream.alias, example=example)
             return None
         if clause.has_instances:
-            self.statement.check("window that slides", clause.offset)
+            self.statement.check("window that slides", clause.offset, window=clause.called)
         window = plain_window(clause, stream, self.text)
         if window == RangeWindow(0):
             self.statement.check("window of no length", clause.offset, window=window)
@@ -158,7 +158,8 @@ def bare_source(node: exp.Expr, expressions: ExpressionBinder) -> Source:
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         words = ((exp.Table, "table functions are"), (exp.Lateral, "LATERAL is"), (exp.Unnest, "UNNEST is"))
         what = next((word for kind, word in words if isinstance(node, kind)), "values are")
-        expressions.refuse(f"{what} not supported in FROM", node)
+        advice = ADVICE["LATERAL"] if isinstance(node, exp.Lateral) else ""
+        expressions.refuse(f"{what} not supported in FROM{advice}", node)
     refuse_renaming(node, expressions)
     with expressions.at(node.this):
         catalog = expressions.statement.catalog

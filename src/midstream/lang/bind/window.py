@@ -6,17 +6,15 @@ from midstream.lang.syntax.place import error_at, errors_at
 from midstream.lang.syntax.window_clause import WindowClause
 from midstream.model.errors import PlanError
 from midstream.model.time import format_duration
+from midstream.plan.capabilities import cannot
 from midstream.plan.window import Instances, PredicateWindow, RangeInstances, RangeWindow, RowsInstances, RowsWindow
 from midstream.plan.window import Window as PlainWindow
-
-AT_HOPS = "plain windows such as [RANGE 10 SECONDS], and HOP BY ... at the end"
-JOIN_EXAMPLE = f"to aggregate a join write FROM (SELECT ...) [ROWS 10 SLIDE 5], or {AT_HOPS}"
 
 
 def plain_window(clause: WindowClause, source: Relation, text: str) -> PlainWindow:
     """Return the window of a stream that a clause means."""
     if clause.has_instances:
-        raise error_at(f"a window that slides is for aggregates; {JOIN_EXAMPLE}", text, clause.offset)
+        raise error_at(cannot("window that slides in a join", window=clause.called), text, clause.offset)
     with errors_at(text, clause.offset):
         if clause.width_us is not None:
             return RangeWindow(clause.width_us)

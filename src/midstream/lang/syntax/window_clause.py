@@ -13,6 +13,7 @@ from midstream.lang.syntax.cursor import Cursor
 from midstream.lang.syntax.place import error_at
 from midstream.model.time import format_duration
 from midstream.plan.expr import quoted
+from midstream.plan.window import PredicateWindow, RangeInstances
 
 KINDS = ("RANGE", "ROWS", "START")
 """What a window begins with."""
@@ -56,6 +57,11 @@ class WindowClause:
     def has_instances(self) -> bool:
         """Tell whether the window is a sequence of instances, for aggregates."""
         return self.slide_us is not None or self.slide is not None or self.start is not None
+
+    @property
+    def called(self) -> str:
+        """Return what people call a window of its kind, if it has instances."""
+        return RangeInstances.called if self.start is None else PredicateWindow.called
 
     def __str__(self) -> str:
         if self.start is not None and self.end is not None:
