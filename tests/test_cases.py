@@ -11,8 +11,10 @@
     SELECT ...
     [run]                         optional: the scenario's plan, join, batch, buckets
     plan = "(a b)"
-    [at 3s]                       optional: a change at an event time, as in [[at]] of a scenario
-    migrate = "(b a)"
+    [versions]                    optional: queries to change to by number, from 2 on, one on each line
+    SELECT ...
+    [at 3s]                       optional: a migration, a change or a control element at an event time, as in [[at]]
+    migrate = "(b a)"             of a scenario
     [explain]                     what `midstream explain` prints, without figures of what it costs
     [output]                      the output file, row by row
     [late]                        optional: the rows set aside
@@ -117,6 +119,7 @@ def show_cell(value: object) -> str:
 def execute(case: Case, folder: Path, **settings: object) -> tuple[str, str, str]:
     """Run a script as a scenario; return its plan, output and late rows as text. Other runtimes come in here."""
     lines = [f"sql = {json.dumps(case.sections['query'])}"]
+    lines.append(f"versions = {json.dumps(case.sections.get('versions', '').strip().splitlines())}")
     for name, (rows, spans) in case.streams.items():
         pq.write_table(rows, folder / f"{name}.parquet")
         time = rows.column_names[0]
@@ -178,4 +181,6 @@ def test_there_is_a_case_of_every_kind() -> None:
     wanted += [f'strategy = "{s}"' for s in ("moving-state", "parallel-track", "hybrid", "just-in-time")]
     wanted += [f'method = "{m}"' for m in ("immediate", "delayed-drain", "graceful-immediate", "graceful-drain")]
     wanted += [f'method = "drain"\norder = "{order}"' for order in ("query", "stream")]
+    wanted += [f'control = "{kind}"' for kind in ("istop", "dstop", "fstart")]
+    wanted += ["[versions]", "change = 2", 'migrate = "same modes=', 'hop=']
     assert [kind for kind in wanted if kind not in text] == []
