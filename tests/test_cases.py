@@ -182,5 +182,5 @@ def test_there_is_a_case_of_every_kind() -> None:
     wanted += [f'method = "{m}"' for m in ("immediate", "delayed-drain", "graceful-immediate", "graceful-drain")]
     wanted += [f'method = "drain"\norder = "{order}"' for order in ("query", "stream")]
     wanted += [f'control = "{kind}"' for kind in ("istop", "dstop", "fstart")]
-    wanted += ["[versions]", "change = 2", 'migrate = "same modes=', 'hop=']
+    wanted += ["[versions]", "change = 2", 'migrate = "same modes=', "hop="]
     assert [kind for kind in wanted if kind not in text] == []

@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from midstream.operators.aggregate.functions import AggregateSpec
 from midstream.operators.aggregate.held_sums import hold, unite
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.totals import Totals
+from oracle.float_sums import summed
 from seeds import seeds
 
 LARGEST = 1.7976931348623157e308
@@ -28,18 +28,6 @@ KINDS: dict[str, Callable[[random.Random], float]] = {
     "zero": lambda rnd: rnd.choice([0.0, -0.0]),
     "special": lambda rnd: rnd.choice([math.inf, -math.inf, math.nan, 1.0, LARGEST]),
 }
-
-
-def summed(values: Sequence[float]) -> float:
-    """Return the exact sum, rounded once; of what is not finite, as if it were added."""
-    special = [v for v in values if not math.isfinite(v)]
-    if special:
-        return sum(special)
-    total = sum(map(Fraction, values), Fraction())
-    try:
-        return float(total) + 0.0
-    except OverflowError:
-        return math.inf if total > 0 else -math.inf
 
 
 def same(got: Sequence[float], wanted: Sequence[float]) -> bool:

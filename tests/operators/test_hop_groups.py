@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from kernels.test_float_sums import summed
 
 from midstream.operators.aggregate.functions import AggregateSpec
 from midstream.operators.hopping.coding import Coding
@@ -20,6 +19,7 @@ from midstream.operators.hopping.rows import Layout, ProjectRows
 from midstream.operators.hopping.tuples import FOREVER, Tuples
 from midstream.plan.aggregates import Aggregate, aggregate
 from midstream.plan.expr import Column
+from oracle.float_sums import summed
 from seeds import seeds
 
 COLUMNS = (
