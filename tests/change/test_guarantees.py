@@ -14,10 +14,10 @@ import midstream as ms
 from midstream.app.engine import Run
 from midstream.change.forecast import forecast_change
 from midstream.change.guarantees import FIG_10, LABELS, LIVENESS, SAFETY, Guarantees, guarantees
+from midstream.change.reach import reach_of
 from midstream.change.recommend import WORDS, recommend
 from midstream.change.request import DELAYED_DRAIN, GRACEFUL_DRAIN, GRACEFUL_IMMEDIATE, IMMEDIATE
 from midstream.change.schema import schema_change
-from midstream.change.span import spans
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
 from midstream.model.errors import PlanError
@@ -91,7 +91,7 @@ def holding(told: dict[str, Guarantees], names: tuple[str, ...]) -> dict[str, di
     ],
 )  # fmt: skip
 def test_how_far_a_result_reaches(sql: str, us: int, rows: int, left: list[int]) -> None:
-    span = spans(plan(sql))
+    span = reach_of(plan(sql)).span
     assert (span.us, span.rows, [c.left for c in span.counted], span.unknown) == (us, rows, left, None)
 
 
@@ -108,7 +108,7 @@ def test_how_far_a_result_reaches(sql: str, us: int, rows: int, left: list[int])
     ],
 )
 def test_drains_that_may_never_end(sql: str, why: str) -> None:
-    assert why in str(spans(plan(sql)).endless)
+    assert why in str(reach_of(plan(sql)).span.endless)
     got = told(sql, FILTER.replace(" WHERE v > 3", ""))
     for label in ("delayed-drain", "drain/query", "drain/stream", "graceful-drain"):
         assert not got[label].termination.holds, label
@@ -541,11 +541,11 @@ DELTAS = "SELECT COUNT(*) AS total FROM s [RANGE 3 SECONDS] HOP BY 2 SECONDS EMI
 
 
 def test_the_span_of_a_hop_is_that_of_its_windows() -> None:
-    assert str(spans(make_plan(parse_query(HOPS, CATALOG)))) == "10 seconds and 30 rows of r"
-    found = spans(make_plan(parse_query(DELTAS, CATALOG)))
+    assert str(reach_of(make_plan(parse_query(HOPS, CATALOG))).span) == "10 seconds and 30 rows of r"
+    found = reach_of(make_plan(parse_query(DELTAS, CATALOG))).span
     assert (found.us, found.drain, found.at_once) == (3_000_000, "3 seconds", False)
     keyed = make_plan(parse_query("SELECT k FROM s [ROWS 2 PARTITION BY k] HOP BY 1 SECOND", CATALOG))
-    assert "which may be never" in (spans(keyed).endless or "")
+    assert "which may be never" in (reach_of(keyed).span.endless or "")
 
 
 @pytest.mark.parametrize(("old", "new"), [(HOPS, DELTAS), (DELTAS, JOIN), (JOIN, HOPS), (rows_sum(3), DELTAS)])

@@ -6,15 +6,15 @@ spans of both queries + rows per second ─▶ drain, first answer ─▶ for ea
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from midstream.change.guarantees import DRAIN_QUERY, DRAIN_STREAM, Guarantees, guarantees, silence
+from midstream.change.guarantees import DRAIN_QUERY, DRAIN_STREAM, Guarantees, guarantees
+from midstream.change.reach import Reach, reach_of
 from midstream.change.recommend import Recommendation, recommend
 from midstream.change.repository import columns_of
 from midstream.change.request import DELAYED_DRAIN, GRACEFUL_DRAIN, GRACEFUL_IMMEDIATE, IMMEDIATE
 from midstream.change.schema import schema_change
-from midstream.change.span import Span, spans
+from midstream.change.span import Span
 from midstream.model.statistics import Statistics
 from midstream.plan.plan import Plan
-from midstream.plan.window import RangeInstances, RowsInstances
 
 Seconds = float | None
 """Event time, estimated; None: nobody can say."""
@@ -59,12 +59,12 @@ def forecast_change(
     old: Plan, new: Plan, old_stats: Statistics, new_stats: Statistics, matters: Iterable[str] = ()
 ) -> ChangeForecast:
     """Say what each method would guarantee and how long it would take."""
-    known = guarantees(old, new)
-    drain_s = _drain_s(old, old_stats)
-    first_s, every_s = _answers_s(new, new_stats)
+    known, before, after = guarantees(old, new), reach_of(old), reach_of(new)
+    drain_s = _drain_s(before, old_stats)
+    first_s, every_s = after.answers_s(new_stats.rows_per_s) or (None, None)
     return ChangeForecast(
-        spans(old),
-        spans(new),
+        before.span,
+        after.span,
         known,
         {label: _timing(label, drain_s, first_s, every_s) for label in known},
         recommend(matters, known),
@@ -99,9 +99,9 @@ def _sum(*parts: Seconds) -> Seconds:
     return sum(known) if len(known) == len(parts) else None
 
 
-def _drain_s(plan: Plan, stats: Statistics) -> Seconds:
+def _drain_s(reach: Reach, stats: Statistics) -> Seconds:
     """Estimate how long after a position a result can still hold an older row."""
-    span = spans(plan)
+    span = reach.span
     if span.endless:
         return None
     parts = [span.us / 1e6]
@@ -111,22 +111,3 @@ def _drain_s(plan: Plan, stats: Statistics) -> Seconds:
             return None
         parts.append(counted.left / rate)
     return sum(parts) if span.in_turn else max(parts)
-
-
-def _answers_s(plan: Plan, stats: Statistics) -> tuple[Seconds, Seconds]:
-    """Estimate after how long a query first answers, at the latest, and how long from one answer to the next."""
-    query = plan.query
-    if query.hop_us is not None:
-        return query.hop_us / 1e6, query.hop_us / 1e6
-    rate = stats.rows_per_s.get(query.sources[0].alias)
-    if silence(query) or not rate:
-        return None, None
-    first_s = every_s = 1 / rate
-    for stage in query.parts.stages:
-        if isinstance(stage.window, RangeInstances):
-            every_s = stage.window.slide_us / 1e6
-            first_s += every_s
-        elif isinstance(stage.window, RowsInstances):
-            first_s += (stage.window.count - 1) * every_s
-            every_s *= stage.window.slide
-    return first_s, every_s

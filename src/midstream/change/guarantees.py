@@ -8,6 +8,7 @@ A cell says more than the general table only where that is sure at every positio
 
 from dataclasses import dataclass, fields
 
+from midstream.change.reach import Reach, reach_of
 from midstream.change.request import (
     DELAYED_DRAIN,
     DRAIN,
@@ -17,11 +18,10 @@ from midstream.change.request import (
     QUERY_ORDER,
     STREAM_ORDER,
 )
-from midstream.change.span import spans, unit
+from midstream.change.span import unit
 from midstream.model.time import format_duration
 from midstream.plan.plan import Plan
-from midstream.plan.query import HOP, Query
-from midstream.plan.window import PredicateWindow, RangeInstances, RowsInstances
+from midstream.plan.window import RangeInstances, RowsInstances
 
 DRAIN_QUERY, DRAIN_STREAM = f"{DRAIN}/{QUERY_ORDER}", f"{DRAIN}/{STREAM_ORDER}"
 LABELS = (IMMEDIATE, DELAYED_DRAIN, DRAIN_QUERY, DRAIN_STREAM, GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN)
@@ -59,98 +59,36 @@ DIFFERENCE = "a difference takes results back, so that only immediate goes from 
 # What two queries have to do with each other -------------------------------------------------------------------------
 
 
-def _rows_to_answer(query: Query) -> int:
-    """Return how many rows of its one stream a query takes at least until it first answers."""
-    rows, step = 1, 1
-    for stage in query.parts.stages:
-        if isinstance(stage.window, RowsInstances):
-            rows += (stage.window.count - 1) * step
-            step = 0 if stage.keys or stage.window.partition_by else stage.window.slide * step
-        else:
-            step = 0
-    return rows
-
-
-def _follows(old: Plan, new: Plan) -> tuple[str, bool] | None:
+def _follows(old: Reach, new: Reach) -> tuple[str, bool] | None:
     """Return why the first answer of the new query cannot come before the last one of the draining old query.
 
     And whether it comes after it, rather than perhaps with it. None where it can come before.
     """
-    a, b = old.query, new.query
-    if a.takes_back or b.takes_back or {s.stream.name for s in a.sources} != {s.stream.name for s in b.sources}:
+    first = new.rows_to_answer
+    if old.rows_to_answer is None or first is None or old.streams != new.streams:
         return None
-    span = spans(old)
+    a, b, span = old.query, new.query, old.span
     if len(a.sources) == len(b.sources) == 1 and span.us == 0 and not span.unknown:
         same = not a.parts.first.conjuncts or (unit(a) == unit(b) and a.sources[0].alias == b.sources[0].alias)
-        if same and all(c.of == unit(a) for c in span.counted) and _rows_to_answer(b) >= span.rows > 0:
-            takes = f"the new query first answers with row {_rows_to_answer(b):,} after the position at the earliest"
+        if same and all(c.of == unit(a) for c in span.counted) and first >= span.rows > 0:
+            takes = f"the new query first answers with row {first:,} after the position at the earliest"
             return f"{takes}, the old one with row {span.rows - 1:,} at the latest", True
-    windows = [stage.window for stage in a.parts.stages], [stage.window for stage in b.parts.stages]
-    match windows:
-        case [RangeInstances() as first], [RangeInstances() as then, *_] if len(a.sources) == 1:
-            if first.width_us <= first.slide_us and then.slide_us % first.slide_us == 0:
+    match old.windows, new.windows:
+        case [RangeInstances() as one], [RangeInstances() as then, *_] if len(a.sources) == 1:
+            if one.width_us <= one.slide_us and then.slide_us % one.slide_us == 0:
                 slide = format_duration(then.slide_us).lower()
                 return f"the new query's windows end at multiples of {slide}, where the old one's last has ended", False
     return None
 
 
-def silence(query: Query) -> str | None:
-    """Return why a query may never answer though rows keep coming, or None."""
-    if query.when == HOP:
-        return "its answers may have no rows"
-    if query.takes_back or len(query.sources) > 1:
-        return "its rows may never match"
-    if query.parts.first.conjuncts:
-        return "no row may pass its WHERE"
-    for stage in query.parts.stages:
-        window = stage.window
-        if isinstance(window, PredicateWindow):
-            return f"{window} may never start and end"
-        if isinstance(window, RowsInstances) and window.partition_by and window.count > 1:
-            return f"{window} may never be full"
-        if isinstance(window, RangeInstances) and window.width_us < window.slide_us:
-            return f"{window} may never hold a row"
-        if stage.having:
-            return "nothing may pass its HAVING"
-        if stage.keys and stage.conjuncts:
-            return "no row may pass its WHERE"
-    return None
-
-
-def _size(query: Query) -> int | None:
-    """Return how many rows every result of a query depends on, or None when that differs."""
-    if query.takes_back or len({s.stream.name for s in query.sources}) < len(query.sources):
-        return None
-    rows, step = len(query.sources), 1
-    last = len(query.parts.stages) - 1
-    for k, stage in enumerate(query.parts.stages):
-        window = stage.window
-        if len(query.sources) > 1 or not isinstance(window, RowsInstances) or stage.keys or stage.conjuncts:
-            return None
-        if k < last and (window.partition_by or stage.having or window.slide > window.count):
-            return None
-        rows, step = rows + (window.count - 1) * step, window.slide * step
-    return rows
-
-
-def _different(old: Query, new: Query) -> str | None:
+def _different(old: Reach, new: Reach) -> str | None:
     """Return why no result of one query can depend on the same rows as one of the other, or None."""
-    a, b = _size(old), _size(new)
+    a, b, ours, theirs = old.size, new.size, old.streams, new.streams
     if a is not None and b is not None and a != b:
         return f"results of the old query depend on {a:,} rows, those of the new one on {b:,}"
-    ours, theirs = {s.stream.name for s in old.sources}, {s.stream.name for s in new.sources}
     if (a is not None and not ours <= theirs) or (b is not None and not theirs <= ours):
         return f"results of one query depend on rows of {', '.join(sorted(ours ^ theirs))}, those of the other do not"
     return None
-
-
-def _prompt(query: Query) -> bool:
-    """Return whether every result leaves with the latest row it depends on."""
-    return not query.takes_back and all(
-        not isinstance(s.window, RangeInstances)
-        and (not (s.keys or s.conjuncts) or (isinstance(s.window, RowsInstances) and s.window.count == 1))
-        for s in query.parts.stages
-    )
 
 
 # Guarantees ----------------------------------------------------------------------------------------------------------
@@ -205,21 +143,21 @@ class _Pair:
     """What is known of two queries, and what follows from it."""
 
     def __init__(self, old: Plan, new: Plan) -> None:
-        self.old, self.new = old.query, new.query
-        self.span = spans(old)
-        hops = HOP in (self.old.when, self.new.when)  # what is sure of rows and windows is not of hops
-        self.follows = None if hops else _follows(old, new)
-        self.different = None if hops else _different(self.old, self.new)
-        self.prompt = not hops and _prompt(self.old) and _prompt(self.new)
-        self.windows = [] if hops else [stage.window for stage in self.old.parts.stages]
+        self.old, self.new = reach_of(old), reach_of(new)
+        self.span = self.old.span
+        rows = self.old.of_rows and self.new.of_rows
+        self.follows = _follows(self.old, self.new) if rows else None
+        self.different = _different(self.old, self.new) if rows else None
+        self.prompt = self.old.prompt and self.new.prompt
+        self.windows = self.old.windows if rows else ()
         self.at_once = (
             "no result of the old query holds rows from both sides of a position" if self.span.at_once else ""
         )
-        self.difference = self.old.takes_back or self.new.takes_back
+        self.drains = self.old.drains and self.new.drains
 
     def guarantees(self, label: str) -> Guarantees:
         cells = {name: self._cell(label, name) for name in SAFETY + LIVENESS}
-        refused = DIFFERENCE if self.difference and label != IMMEDIATE else ""
+        refused = "" if self.drains or label == IMMEDIATE else DIFFERENCE
         return Guarantees(**cells, refused=refused, notes=tuple(self._notes(label)))
 
     def _cell(self, label: str, name: str) -> Cell:
@@ -250,7 +188,7 @@ class _Pair:
     def _never(self, label: str) -> str:
         """Return why a change may never end, or nothing."""
         if label in (GRACEFUL_IMMEDIATE, GRACEFUL_DRAIN):
-            silent = silence(self.new)
+            silent = self.new.silence
             if silent:
                 return f"it waits for the new query to answer: {silent}"
         return "" if label == GRACEFUL_IMMEDIATE else (self.span.endless or "")
@@ -265,13 +203,17 @@ class _Pair:
 
     def _notes(self, label: str) -> list[str]:
         notes = []
-        if label in (IMMEDIATE, DELAYED_DRAIN) and len(self.windows) == len(self.old.sources) == 1 and not self.at_once:
+        if (
+            label in (IMMEDIATE, DELAYED_DRAIN)
+            and len(self.windows) == len(self.old.query.sources) == 1
+            and not self.at_once
+        ):
             lost = "nothing is lost at the end of a window of the old query"
             match self.windows[0]:
                 case RangeInstances(width_us, slide_us) if width_us <= slide_us:
                     notes.append(f"{lost}: a multiple of {format_duration(slide_us).lower()}")
                 case RowsInstances(count, slide, ()) if count <= slide:
                     notes.append(f"{lost}: after a multiple of {slide:,} rows since it started")
-        if label == DRAIN_QUERY and self.span.endless and not self.difference:
+        if label == DRAIN_QUERY and self.span.endless and self.drains:
             notes.append(f"output of the new query may be held back for ever: {self.span.endless}")
         return notes

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.change.lifecycle import DSTOP
+from midstream.change.reach import reach_of
 from midstream.change.request import IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
 from midstream.model.errors import PlanError
@@ -90,7 +91,7 @@ def check_removable(number: int, known: Iterable[int]) -> int:
 def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     """Refuse a change that cannot be honoured."""
     for plan, which in ((old, "the running query"), (new, "the new query")):
-        if plan.query.takes_back and request.method != IMMEDIATE:
+        if not reach_of(plan).drains and request.method != IMMEDIATE:
             raise refuse("change of a difference", which=which, allowed=IMMEDIATE, method=request.method)
     changed = schema_change(columns_of(old), columns_of(new))
     if changed and not request.allow_schema_change:
@@ -99,7 +100,7 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
 
 def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:
     """Refuse a control element that cannot be honoured."""
-    if request.element == DSTOP and any(plan.query.takes_back for plan in running):
+    if request.element == DSTOP and not all(reach_of(plan).drains for plan in running):
         raise refuse("drain of a difference")
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 from midstream.model.time import format_duration
 from midstream.plan.parts import Stage
-from midstream.plan.plan import Plan
-from midstream.plan.query import HOP, Query
+from midstream.plan.query import Query
 from midstream.plan.window import PredicateWindow, RangeInstances, RangeWindow, RowsWindow
 
 
@@ -66,7 +65,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
     """What it takes until one more row enters a stage: event time, or `rows` of something."""
 
     us: int = 0
@@ -75,31 +74,7 @@ class _Step:
     alias: str | None = None
 
 
-def spans(plan: Plan) -> Span:
-    """Return how far a result of a query reaches.
-
-    Windows of time count in time, windows of rows in rows; one over the other adds up. A window of each key and a
-    predicate window end when a row comes that may never come.
-    """
-    if plan.query.when == HOP:
-        return _of_windows(plan.query)
-    span, step = _below(plan.query)
-    for stage in plan.query.parts.stages:
-        span, step = _over(replace(span, in_turn=True), step, stage)
-    return span
-
-
-def _below(query: Query) -> tuple[Span, _Step]:
-    """Return span and step of what is below all stages."""
-    if query.takes_back:
-        return Span(unknown="what a difference gives can be taken back at any time"), _Step()
-    if len(query.sources) == 1:
-        alias = None if query.parts.first.conjuncts else query.sources[0].alias
-        return Span(), _Step(of=unit(query), alias=alias)
-    return _of_windows(query), _Step(of="results of the join")
-
-
-def _of_windows(query: Query) -> Span:
+def span_of_windows(query: Query) -> Span:
     """Return the span of a result that holds rows of all windows at a time, or all that are in them."""
     windows = [(s, s.window) for s in query.sources]
     keyed = next((w for _, w in windows if isinstance(w, RowsWindow) and w.partition_by), None)
@@ -118,23 +93,23 @@ def unit(query: Query) -> str:
     return f"rows of {query.sources[0].stream.name}{where}"
 
 
-def _over(span: Span, step: _Step, stage: Stage) -> tuple[Span, _Step]:
+def over(span: Span, step: Step, stage: Stage) -> tuple[Span, Step]:
     """Return span and step of a stage over something with the given ones."""
     window = stage.window
-    after = _Step()
+    after = Step()
     if isinstance(window, PredicateWindow):
         return replace(span, unknown=span.unknown or f"{window} ends with a row that may never come"), after
     surely = not stage.having and not (stage.keys and stage.conjuncts)
     if isinstance(window, RangeInstances):
         surely = surely and window.width_us >= window.slide_us  # or rows may come between two instances, always
-        return replace(span, us=span.us + window.width_us), _Step(us=window.slide_us) if surely else after
+        return replace(span, us=span.us + window.width_us), Step(us=window.slide_us) if surely else after
     if window.partition_by:
         why = f"{window} is full when enough rows of a key have come, which may be never"
         return (span if window.count == 1 else replace(span, unknown=span.unknown or why)), after
     further = window.count - 1
     if step.us:
         span = replace(span, us=span.us + further * step.us)
-        return span, _Step(us=window.slide * step.us) if surely else after
+        return span, Step(us=window.slide * step.us) if surely else after
     before = next((c.rows for c in span.counted if c.of == step.of), 1)
     rows = before + further * step.rows
     others = tuple(c for c in span.counted if c.of != step.of)

@@ -1,6 +1,6 @@
 """Explain plans and migrations; of hopping queries every operator with its mode, and what it would cost in each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from midstream.engine.planning.constants import load_constants
 from midstream.engine.planning.plans import migrated
@@ -34,7 +34,7 @@ from midstream.plan.algebra import (
 from midstream.plan.expr import Expr
 from midstream.plan.modes import MODES
 from midstream.plan.plan import Plan
-from midstream.plan.query import DELTA, HOP
+from midstream.plan.query import CLOSE, DELTA, HOP, ROW, When
 
 __all__ = ["MigrationForecast", "explain_migration", "explain_plan"]
 
@@ -46,10 +46,8 @@ def explain_plan(
 
     Costs are from the statistics of a running query, or else from the first rows of recorded streams.
     """
-    if plan.query.when == HOP:
-        lines, expected = [_explain_hopping(plan, _known(plan, streams, statistics), load_constants())], []
-    else:
-        lines, expected = [plan.explain()], explain_cost(plan, streams)
+    text, expected = _EXPLAINED[plan.query.when](plan, streams, statistics)
+    lines = [text]
     if buckets > 1:
         one = plan.partitioning.one_bucket
         lines.append(f"  1 of the {buckets} buckets asked for" if one else f"  {buckets} buckets")
@@ -79,19 +77,27 @@ def _known(plan: Plan, streams: Sequence[RecordedStream], statistics: Statistics
     return statistics or gather(plan.query, streams) or Statistics()
 
 
-def _explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -> str:
+Explained = tuple[str, list[str]]
+"""A plan, and what it would cost where that stands below it."""
+
+
+def _explain_sliding(plan: Plan, streams: Sequence[RecordedStream], statistics: Statistics | None) -> Explained:
+    return plan.explain(), explain_cost(plan, streams)
+
+
+def _explain_hopping(plan: Plan, streams: Sequence[RecordedStream], statistics: Statistics | None) -> Explained:
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
-    query = plan.query
+    query, known, constants = plan.query, _known(plan, streams, statistics), load_constants()
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
     lines.append("  _hop: the time the answer is of, a multiple of the hop")
     if query.emit == DELTA:
         lines.append("  _sign: +1 when a row comes into the answer, -1 when it goes")
     lines.append(f"Hop by {format_duration(query.every_us)}, emit {query.emit}")
     lines.append(f"Plan {plan}")
-    lines += [f"  {line}" for line in _draw(plan, statistics, constants)]
-    total = sum(c.total for _, _, c, _ in costs(plan, statistics, constants))
+    lines += [f"  {line}" for line in _draw(plan, known, constants)]
+    total = sum(c.total for _, _, c, _ in costs(plan, known, constants))
     lines.append(f"  expected cost {total / 1e6:,.2f} ms per hop")
-    looked_at, others = left_out(query, statistics, constants)
+    looked_at, others = left_out(query, known, constants)
     if others:
         lines.append(
             f"  an optimal plan is the best of {looked_at:,} places of differences; {others:,} more, and those"
@@ -101,7 +107,14 @@ def _explain_hopping(plan: Plan, statistics: Statistics, constants: Constants) -
     for source in query.sources:
         ratio = f", the hop is {query.every_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""
         lines.append(f"  {source.alias}: {source.stream.name} {source.window}{ratio}")
-    return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"])
+    return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"]), []
+
+
+_EXPLAINED: dict[When, Callable[[Plan, Sequence[RecordedStream], Statistics | None], Explained]] = {
+    ROW: _explain_sliding,
+    CLOSE: _explain_sliding,
+    HOP: _explain_hopping,
+}
 
 
 def _draw(plan: Plan, statistics: Statistics, constants: Constants) -> list[str]:

@@ -30,7 +30,7 @@ from midstream.plan.aggregates import UserAggregate
 from midstream.plan.capabilities import refuse
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
-from midstream.plan.query import HOP, Query
+from midstream.plan.query import CLOSE, HOP, ROW, Query, When
 from midstream.plan.tree import parse_tree
 
 
@@ -43,15 +43,27 @@ def make_plan(
     """
     if join not in JOINS:
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
-    if query.when == HOP:
-        if join != "auto":
-            raise refuse("join method of hops", method=join)
-        return plan_hopping(query, order, gather(query, streams))
-    method = cast(MethodChoice, join)
+    return _PLANNED[query.when](query, order, cast(MethodChoice, join), streams)
+
+
+def _plan_sliding(query: Query, order: str | None, join: MethodChoice, streams: Sequence[RecordedStream]) -> Plan:
     if order is not None:
-        return ordered_plan(query, parse_tree(order, query.aliases), method)
+        return ordered_plan(query, parse_tree(order, query.aliases), join)
     statistics = gather(query, streams) if can_choose(query) else None
-    return ordered_plan(query, order_joins(query, statistics, method), method)
+    return ordered_plan(query, order_joins(query, statistics, join), join)
+
+
+def _plan_hopping(query: Query, order: str | None, join: MethodChoice, streams: Sequence[RecordedStream]) -> Plan:
+    if join != "auto":
+        raise refuse("join method of hops", method=join)
+    return plan_hopping(query, order, gather(query, streams))
+
+
+_PLANNED: dict[When, Callable[[Query, str | None, MethodChoice, Sequence[RecordedStream]], Plan]] = {
+    ROW: _plan_sliding,
+    CLOSE: _plan_sliding,
+    HOP: _plan_hopping,
+}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 first rows of each stream ──▶ those a window holds at the end ──▶ filters ──▶ values of keys ──▶ pairs on a sample
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from midstream.model.errors import SourceError
 from midstream.model.statistics import Statistics, Values
 from midstream.operators.expression.evaluate import ColumnOf, evaluate, truth
 from midstream.plan.expr import Call, Expr, aliases, cast_to, columns
-from midstream.plan.predicates import Predicates, classify
-from midstream.plan.query import HOP, Query
+from midstream.plan.predicates import classify
+from midstream.plan.query import CLOSE, HOP, ROW, Query, When
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
 
@@ -53,12 +53,15 @@ class _Gathering:
         self.conditions: dict[str, Expr] = {}
         self.counted: dict[str, tuple[str, ...]] = dict.fromkeys(query.aliases, ())
         """Columns whose different values are counted, whatever conditions say of them."""
-        if query.when == HOP:
-            self.counted = {a: query.columns_of(a) for a in query.aliases}
-        else:
-            self._sort_conditions(classify(query))
+        _LOOKED_AT[query.when](self)
 
-    def _sort_conditions(self, predicates: Predicates) -> None:
+    def sort_columns(self) -> None:
+        """Count the values of all columns: conditions stand in the tree of the query, where plans move them."""
+        self.counted = {a: self.query.columns_of(a) for a in self.query.aliases}
+
+    def sort_conditions(self) -> None:
+        """Count what conditions say of: filters, keys and pairs."""
+        predicates = classify(self.query)
         self.filters = predicates.filters
         for group, cls in enumerate(predicates.classes):
             for alias in self.query.aliases:
@@ -120,6 +123,13 @@ class _Gathering:
             keys = pa.table(rows.columns).group_by(names).aggregate([]).num_rows if names else 1
             return min(recorded, float(window.count) * max(keys, 1))
         return recorded
+
+
+_LOOKED_AT: dict[When, Callable[[_Gathering], None]] = {
+    ROW: _Gathering.sort_conditions,
+    CLOSE: _Gathering.sort_conditions,
+    HOP: _Gathering.sort_columns,
+}
 
 
 def _sample(source: Source, seen: Rows) -> Rows:

@@ -15,7 +15,7 @@ from midstream.operators.source.memory import keep_freed_memory
 from midstream.plan.capabilities import refuse
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
-from midstream.plan.query import HOP
+from midstream.plan.query import CHANGES, COMPLETE, DELTA, RESULTS, Emit
 
 TREE, STAIRS, CACQ = "tree", "stairs", "cacq"
 """The execution frameworks: of join trees, by either name, and of eddies."""
@@ -40,7 +40,15 @@ def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing:
 
 def check_framework(plan: Plan, framework: str) -> None:
     """Refuse to run a difference, or a hopping query, in a framework that has sliding joins only."""
-    if plan.query.when == HOP and framework != TREE:
-        raise refuse("framework of hops", framework=framework)
-    if plan.query.takes_back and framework != TREE:
-        raise refuse("framework of a difference", framework=framework)
+    limit = _ONLY_TREE[plan.query.emit]
+    if limit is not None and framework != TREE:
+        raise refuse(limit, framework=framework)
+
+
+_ONLY_TREE: dict[Emit, str | None] = {
+    RESULTS: None,
+    CHANGES: "framework of a difference",
+    COMPLETE: "framework of hops",
+    DELTA: "framework of hops",
+}
+"""The limit by which what emits this runs as a tree only."""

@@ -8,7 +8,7 @@ a difference           -> one bucket
 windows over results   -> hashed by a column that every window and every GROUP BY keeps apart, else one bucket
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from midstream.plan.carry import columns_to_hash
 from midstream.plan.expr import Column, Expr, aliases
 from midstream.plan.parts import Stage
 from midstream.plan.predicates import EqualityClass, classify
-from midstream.plan.query import HOP, Query
+from midstream.plan.query import CHANGES, COMPLETE, DELTA, RESULTS, Emit, Query
 from midstream.plan.window import RangeInstances, RowsInstances, RowsWindow
 
 
@@ -50,10 +50,10 @@ class Partitioning:
 
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
-    if query.when == HOP:
-        return _hopping(query)
-    if query.takes_back:
-        return _one_bucket("the changes of a difference leave in the order of events")
+    return _PARTITIONED[query.emit](query)
+
+
+def _of_rows(query: Query) -> Partitioning:
     for source in reversed(query.sources):
         if isinstance(source.window, RowsWindow) and not source.window.partition_by:
             return _one_bucket(f"the window {source.window} of {source.alias} counts rows of the whole stream")
@@ -68,11 +68,23 @@ def partition(query: Query) -> Partitioning:
     return Partitioning((), None, query.aliases[0], query.aliases[1:], None)
 
 
-def _hopping(query: Query) -> Partitioning:
+def _of_changes(query: Query) -> Partitioning:
+    return _one_bucket("the changes of a difference leave in the order of events")
+
+
+def _of_hops(query: Query) -> Partitioning:
     hashed = columns_to_hash(query.root)
     if not hashed:
         return _one_bucket("no column goes through all joins, comparisons and groups that tuples could be hashed by")
     return Partitioning(hashed, hashed[0][1].type, None, (), None)
+
+
+_PARTITIONED: dict[Emit, Callable[[Query], Partitioning]] = {
+    RESULTS: _of_rows,
+    CHANGES: _of_changes,
+    COMPLETE: _of_hops,
+    DELTA: _of_hops,
+}
 
 
 def _one_bucket(reason: str) -> Partitioning:

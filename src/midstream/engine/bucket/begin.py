@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from midstream.change.lifecycle import DRAINED, STOPPED, TRANSITIONS, Element
+from midstream.change.reach import reach_of
 from midstream.change.repository import check_control, columns_of
 from midstream.change.request import GRACEFUL_IMMEDIATE, IMMEDIATE, ChangeRequest, ControlRequest
 from midstream.change.schema import schema_change
-from midstream.change.span import spans
 from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.versions import BucketVersions
 from midstream.engine.control.controls import CHANGE, CONTROL, ELEMENT, MET, MIGRATE
+from midstream.engine.run.family import family_of
 from midstream.migrate.record import REFUSED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
@@ -82,7 +83,7 @@ class Beginnings:
             self._control.element(element)
         elif element.version > 0:
             watched_us = self._control.watched_us(element.version)
-            if watched_us is not None and self._spec.plan_of(element.version).query.joint:
+            if watched_us is not None and family_of(self._spec.plan_of(element.version)).drains_with_others:
                 self._control.see_drained(element.version, watched_us, element.at_us, element.at_us)
                 self._control.follow()
             self._control.lives[element.version].hear_drained(element.at_us)
@@ -185,8 +186,8 @@ class Beginnings:
         audit = due.audit
         if audit is None:  # of a version that need not end what it loses is not counted unless that is asked for
             stops = due.method in (IMMEDIATE, GRACEFUL_IMMEDIATE)
-            audit = self._spec.audit and not (stops and any(spans(plan).endless for plan in running))
-        audit = audit and not any(plan.query.takes_back for plan in (*running, new))
+            audit = self._spec.audit and not (stops and any(reach_of(plan).span.endless for plan in running))
+        audit = audit and all(reach_of(plan).drains for plan in (*running, new))
         before = running[-1] if running else plan_of(self._control.newest)
         columns = schema_change(columns_of(before), columns_of(new))
         self._control.change(due, number, at_us, audit)

@@ -24,7 +24,7 @@ def plan_hopping(
     constants: Constants | None = None,
 ) -> Plan:
     """Plan a hopping query as asked, or as cheap as possible."""
-    spec = parse_spec(text)
+    spec: PlanSpec = parse_spec(text)
     if spec.shape == SAME:
         raise PlanError("'same' is the plan that runs; nothing runs yet")
     if spec.hop_us is not None:
@@ -54,7 +54,7 @@ def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | 
     """Return the plan a migration asks for, from the one that runs."""
     check_hop_request(request)
     kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
-    spec = parse_spec(request.plan, kept)
+    spec: PlanSpec = parse_spec(request.plan, kept)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
     if spec.shape == SAME and spec.modes in (NOT_SAID, running.modes):
         return Plan(query, running.root, running.modes, (spec.working,) * len(running.modes))

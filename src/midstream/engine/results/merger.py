@@ -84,7 +84,7 @@ class ResultMerger:
     @property
     def meets(self) -> bool:
         """Return whether results must come here before they leave: versions change, or answers are of all buckets."""
-        return not self.quiet or any(self.plan_of(life.version).query.joint for life in self.control.alive)
+        return not self.quiet or any(self._hops(life.version) for life in self.control.alive)
 
     @property
     def changed(self) -> bool:
