@@ -71,6 +71,12 @@ def numbers(first: int, count: int, quick: int = 0, kept: Iterable[int] = (), pa
     return [*range(first, first + quick), *sorted({*kept, *others} - {*range(first, first + quick)})]
 
 
+def few_quick(cases: Iterable[Any], quick: int = 1) -> list[Any]:
+    """Return cases for `parametrize`, all but the first few marked `slow`: where each takes a while."""
+    found = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case, marks=[pytest.mark.slow] if k >= quick else []) for k, case in enumerate(found)]
+
+
 def seeds(
     first: int,
     count: int,

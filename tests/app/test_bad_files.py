@@ -161,6 +161,7 @@ def test_a_parquet_file_cut_anywhere(folder: Folder, recorded: dict[str, bytes])
         assert "a.parquet" in said
 
 
+@pytest.mark.slow
 def test_a_parquet_file_with_a_flipped_byte_is_read_or_named(folder: Folder, recorded: dict[str, bytes]) -> None:
     whole = recorded["a.parquet"]
     for place in range(7, len(whole), len(whole) // 60):
@@ -212,6 +213,7 @@ def test_files_that_may_not_be_read_are_named(folder: Folder, monkeypatch: pytes
         assert "Permission denied" in said
 
 
+@pytest.mark.slow
 def test_odd_values_that_are_fine(folder: Folder) -> None:
     """NaN, infinities, extreme integers and dates are values like others; so is a file with a byte order mark."""
     odd = {

@@ -19,6 +19,7 @@ import midstream as ms
 from midstream.app.replay import replay
 from midstream.local.replay import prepare
 from midstream.local.scenario import read_scenario
+from seeds import few_quick
 
 
 def test_the_scenario_every_case_spoils_is_good(folder: Folder) -> None:
@@ -385,7 +386,7 @@ SHELL_CASES = {
 }
 
 
-@pytest.mark.parametrize("name", SHELL_CASES)
+@pytest.mark.parametrize("name", few_quick(SHELL_CASES))
 def test_what_a_shell_sees(folder: Folder, name: str) -> None:
     settings, holds = SHELL_CASES[name]
     folder.scenario(**settings)

@@ -16,6 +16,7 @@ from midstream.local.toml_file import AGGREGATE_KEYS
 from midstream.model.errors import MidstreamError
 from midstream.spark import pipeline_file
 from midstream.spark.pipeline_file import read_pipeline
+from seeds import few_quick
 
 WILD = (
     "5", "-1", "0", "true", '""', '"\\u0000"', '" "', "[]", "{}", "inf", "nan", "1.5", "99999999999999999999", "[[]]",
@@ -58,7 +59,7 @@ def scenarios() -> Iterator[tuple[str, list[str]]]:
             yield f"at.{kind}.{key}", [f"{HEAD}{STREAMS}[[at]]\n{written(good | {key: value})}" for value in WILD]
 
 
-@pytest.mark.parametrize(("key", "texts"), list(scenarios()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(("key", "texts"), few_quick(scenarios(), 12), ids=lambda v: v if isinstance(v, str) else "")
 def test_a_key_of_a_scenario_with_a_wild_value(folder: Folder, key: str, texts: list[str]) -> None:
     folder.write("f.py", "def mine(values):\n    return len(values)\n")
     refused = 0

@@ -71,6 +71,7 @@ def check(
     return result
 
 
+@pytest.mark.slow
 def test_the_queries_of_nexmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(bench.folder().parent), *sys.path])
     nexmark = import_module("benchmarks.nexmark_text")

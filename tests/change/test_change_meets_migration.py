@@ -6,6 +6,7 @@ import pytest
 import midstream as ms
 from midstream.app.engine import Run
 from midstream.model.errors import MidstreamError
+from seeds import few_quick
 
 STEP_US = 50_000
 ROWS = pa.table({"ts": [n * STEP_US for n in range(60)], "k": [1] * 60, "v": list(range(60))})
@@ -26,7 +27,7 @@ def started(sql: str, batch: int) -> Run:
 
 
 @pytest.mark.parametrize("method", ["immediate", "drain", "delayed-drain", "graceful-immediate", "graceful-drain"])
-@pytest.mark.parametrize("batch", [STEP_US, 10**9])
+@pytest.mark.parametrize("batch", few_quick([10**9, STEP_US]))
 def test_what_a_migration_holds_back_is_neither_lost_nor_let_out_late(method: str, batch: int) -> None:
     found = []
     for migrates in (False, True):

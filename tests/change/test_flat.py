@@ -9,6 +9,7 @@ import pytest
 import midstream as ms
 from midstream.app.engine import Run
 from midstream.engine.run.sliding import SlidingRun
+from seeds import few_quick
 
 PER_KEY = "SELECT SUM(v) AS total FROM s [ROWS 3 SLIDE 3 PARTITION BY k]"
 OTHER = "SELECT MAX(v) AS total FROM s [ROWS 2 SLIDE 1 PARTITION BY k]"
@@ -41,16 +42,19 @@ def held(run: Run) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("first", "second", "method"),
-    [
-        (PER_KEY, ROWS.format(5), "drain"),
-        (PER_KEY, ROWS.format(5), "immediate"),
-        (PER_KEY, ROWS.format(5), "delayed-drain"),
-        (PER_KEY, OTHER, "graceful-immediate"),
-        (PER_KEY, OTHER, "graceful-drain"),
-        (ROWS.format(50), SILENT, "graceful-drain"),
-        (ROWS.format(50), SILENT, "graceful-immediate"),
-        (ROWS.format(50), ROWS.format(50), "drain"),
-    ],
+    few_quick(
+        [
+            (PER_KEY, ROWS.format(5), "drain"),
+            (PER_KEY, ROWS.format(5), "immediate"),
+            (PER_KEY, ROWS.format(5), "delayed-drain"),
+            (PER_KEY, OTHER, "graceful-immediate"),
+            (PER_KEY, OTHER, "graceful-drain"),
+            (ROWS.format(50), SILENT, "graceful-drain"),
+            (ROWS.format(50), SILENT, "graceful-immediate"),
+            (ROWS.format(50), ROWS.format(50), "drain"),
+        ],
+        2,
+    ),
 )
 def test_nothing_grows_with_the_rows(first: str, second: str, method: str) -> None:
     (few, little), (many, much) = (held(run_to(count, first, second, method)) for count in (10_000, 40_000))

@@ -402,7 +402,7 @@ def draw_rows(rnd: random.Random) -> dict[str, list[Row]]:
     return out
 
 
-@pytest.mark.parametrize("part", seeds(0, 4, quick=1))
+@pytest.mark.parametrize("part", seeds(0, 4))
 def test_what_is_guaranteed_happens(part: int) -> None:
     sure = 0
     for seed in range(part * 100, part * 100 + 100):

@@ -23,6 +23,7 @@ from midstream.operators.contract.ends import Ends
 from oracle.change_run import Change
 from oracle.changes import METHODS, Aggregates, RangeSlide, RowsSlide
 from oracle.test_changes import COUNTS, Case, check, rows_at
+from seeds import few_quick
 
 ROWS = rows_at(range(0, 60))
 
@@ -83,7 +84,7 @@ MUTANTS: dict[str, tuple[type, str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", few_quick(MUTANTS, 5))
 def test_a_wrong_engine_is_found(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     place, method, wrong = MUTANTS[name]
     monkeypatch.setattr(place, method, wrong)

@@ -82,7 +82,7 @@ def run_disturbed(
     return cluster.table(schema), cluster.rebuilt
 
 
-@pytest.mark.parametrize("seed", seeds(11, 40, quick=2))
+@pytest.mark.parametrize("seed", seeds(11, 40, quick=1))
 def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, most_streams=4) if seed % 4 else draw_long_case(rnd)
@@ -94,7 +94,7 @@ def test_disturbed_batches_give_the_undisturbed_output(seed: int, tmp_path: Path
         assert rebuilt == 0
 
 
-@pytest.mark.parametrize("seed", seeds(0, 120, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 120, quick=1))
 def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(70_000 + seed)
     case = with_times(draw_case(rnd) if seed % 5 else draw_long_case(rnd))

@@ -25,6 +25,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SourceError
 from midstream.operators.hopping import build_execution
 from midstream.optimize.hopping.cost import Constants
+from seeds import few_quick
 
 SECOND = 1_000_000
 
@@ -51,6 +52,7 @@ def test_hops_without_rows_are_answered() -> None:
     assert sum(b.hops for b in run.report.batches) == 6
 
 
+@pytest.mark.slow
 def test_a_long_silence_is_passed_over() -> None:
     engine = engine_of(a=[(1, 5), (3_000_000, 6), (3_000_001, 7)])
     run = engine.query("SELECT k FROM a [RANGE 2 SECONDS] HOP BY 1 MILLISECOND").start(batch="1 hour")
@@ -105,6 +107,7 @@ def test_migrations_are_told() -> None:
     assert told(run) == told(whole)
 
 
+@pytest.mark.slow
 def test_a_query_goes_from_deltas_to_complete_relations_when_its_hop_grows() -> None:
     rows = [(t // 200, t % 5000) for t in range(200 * 200)]
     engine = engine_of(a=rows, b=rows)
@@ -191,7 +194,7 @@ def test_what_a_query_of_the_other_kind_has_is_refused() -> None:
         ("SELECT k FROM a [RANGE 9 s] WHERE NOT EXISTS (SELECT 1 FROM a [RANGE 9 s] b WHERE a.k = b.k)", [None, None]),
     ],
 )
-@pytest.mark.parametrize("modes", ["auto", "delta", "complete"])
+@pytest.mark.parametrize("modes", few_quick(["auto", "delta", "complete"]))
 def test_a_column_without_any_value(sql: str, expected: list[object], modes: str) -> None:
     rows = pa.table({"ts": [SECOND, 2 * SECOND, 9 * SECOND], "k": pa.nulls(3)})
     query = ms.Engine().stream("a", rows, time="ts").query(f"{sql} HOP BY 9 SECONDS", plan=f"modes={modes}")

@@ -293,6 +293,7 @@ def engine_run(tables: dict[str, pa.Table], lateness: dict[str, int], query: str
     return engine.query(query).start(**how)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_disorder_inside_the_lateness_does_not_show(rnd: random.Random) -> None:
@@ -326,6 +327,7 @@ def late_offsets(times: list[int], lateness: int) -> list[int]:
     return late
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_which_rows_are_late_does_not_depend_on_batches(rnd: random.Random) -> None:

@@ -24,6 +24,7 @@ path = "out"
 """
 
 
+@pytest.mark.slow
 def test_late_rows_and_events_are_kept_as_long_as_is_said(tmp_path: Path) -> None:
     everything = Checkpoint(tmp_path / "all")
     few = Checkpoint(tmp_path / "few", kept=Retention.of({"late_files": 3, "event_bytes": 65_536}))

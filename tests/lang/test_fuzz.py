@@ -40,7 +40,7 @@ def test_ten_joins_may_wait_for_their_condition() -> None:
     assert try_text(f"SELECT a.k FROM a [ROWS 5] a{joins}").startswith("Output")
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=1))
+@pytest.mark.parametrize("seed", seeds(0, 80))
 def test_texts_that_are_torn_and_spliced(seed: int) -> None:
     fuzz = Fuzz(seed)
     for _ in range(200):

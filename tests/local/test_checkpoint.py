@@ -75,7 +75,7 @@ def without_nulls(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
-@pytest.mark.parametrize("seed", seeds(0, 24, quick=2))
+@pytest.mark.parametrize("seed", seeds(0, 24, quick=1))
 @pytest.mark.parametrize("sql", [JOIN, GROUPS, EXCEPT, HOPS], ids=["join", "groups", "except", "hops"])
 def test_what_is_asked_on_the_way_outlasts_the_process(sql: str, seed: int, tmp_path: Path) -> None:
     how = {"batch": random.Random(seed).choice(["300 ms", "1 second"]), "buckets": 1 + seed % 3}
@@ -152,6 +152,7 @@ def test_a_later_version_finds_the_aggregates_of_the_user(tmp_path: Path) -> Non
     assert rows_of(tmp_path / "out") == whole.finish().table().to_pylist()
 
 
+@pytest.mark.slow
 def test_a_run_that_adapts_goes_on_with_the_plan_it_has_chosen(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     made = ms.Engine()

@@ -15,7 +15,7 @@ from midstream.local.replay import in_process
 from midstream.local.report import Report
 from midstream.local.resume import resume
 from oracle.scripts import KINDS, draw_script
-from seeds import seeds
+from seeds import few_quick, seeds
 
 CLOCKS = ("wall", "ms", "seconds", "response")
 """Parts of the names of what a clock has measured."""
@@ -82,7 +82,7 @@ def said(report: Report) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", seeds(0, 40, quick=1, kept=[8]))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few_quick(KINDS, 3))
 def test_a_killed_run_goes_on_exactly(kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = draw_script(kind, seed)
     expected, undisturbed = script.run(in_process)

@@ -9,6 +9,7 @@ from benchmarks.direct import DirectRun
 from midstream.migrate.hybrid import Hybrid
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between
+from seeds import few_quick
 
 BLOCK = 64
 """How far a step may go beyond its budget."""
@@ -41,7 +42,7 @@ def steps_of(runtime: DirectRun, case: Case, budget: int, join: str) -> list[tup
 
 
 @pytest.mark.parametrize("join", ["auto", "nested-loop"])
-@pytest.mark.parametrize("budget", [1, 50, 400])
+@pytest.mark.parametrize("budget", few_quick([50, 1, 400]))
 def test_no_step_goes_beyond_its_budget(join: str, budget: int) -> None:
     case = hot_case(120, 4)
     spent = steps_of(running(case, 3 * SECOND, "((a b) c)", join), case, budget, join)

@@ -19,6 +19,7 @@ from midstream.operators.sliding.key_run import KeyRun
 from midstream.operators.source import sources
 from oracle.generate import Case
 from oracle.test_moved_states import rows_between
+from seeds import few_quick
 
 
 @contextmanager
@@ -81,7 +82,7 @@ TARGET = "(((d c) b) a)"
 
 OTHER_TARGETS = ("(((b a) d) c)", "(d ((b a) c))", "((a b) (c d))")
 SWITCHES = [
-    *((c, TARGET) for c in CONDITIONS),
+    *few_quick((c, TARGET) for c in CONDITIONS),
     *(pytest.param(c, t, marks=pytest.mark.slow) for c in CONDITIONS for t in OTHER_TARGETS
       if (c, t) != ("two", "(((b a) d) c)")),
 ]  # fmt: skip
@@ -108,7 +109,7 @@ def batches_after_the_switch(case: Case, runtime: DirectRun, count: int) -> list
     return rows_between(case, runtime, [3 * SECOND + n * 4_000 for n in range(count + 1)])[1:]
 
 
-@pytest.mark.parametrize("condition", ["composite", "two", "both"])
+@pytest.mark.parametrize("condition", few_quick(["composite", "two", "both"]))
 def test_no_micro_batch_after_the_switch_lays_out_or_indexes_a_whole_state(
     condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +164,7 @@ def test_a_backlog_is_part_of_the_state() -> None:
         assert execution.size().nbytes > held
 
 
-@pytest.mark.parametrize("condition", list(CONDITIONS))
+@pytest.mark.parametrize("condition", few_quick(CONDITIONS))
 def test_a_micro_batch_looks_at_what_it_asks_for(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = wide_case(100_000, CONDITIONS[condition])
     runtime = running(case, 3 * SECOND, "(((a b) c) d)")

@@ -194,12 +194,19 @@ def differences(exprs: Sequence[Expr], table: pa.Table) -> Iterator[str]:
                 break
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(0, 60))
-def test_expressions_mean_what_duckdb_means(rng: random.Random, start: int) -> None:
+def check_drawn_expressions(rng: random.Random, start: int) -> None:
     exprs = grow_expressions(rng, 12)
     if exprs:
         assert not "\n".join(differences(exprs, TABLE.slice(start)))
+
+
+DRAWN = st.randoms(use_true_random=False), st.integers(0, 60)
+test_a_few_expressions_mean_what_duckdb_means = settings(max_examples=6, deadline=None)(
+    given(*DRAWN)(check_drawn_expressions)
+)
+test_expressions_mean_what_duckdb_means = pytest.mark.slow(
+    settings(max_examples=120, deadline=None)(given(*DRAWN)(check_drawn_expressions))
+)
 
 
 def over(expr: Expr, **arrays: Any) -> list[Any]:

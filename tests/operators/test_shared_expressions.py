@@ -80,6 +80,7 @@ def test_a_column_is_read_once() -> None:
     assert read == [X]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 59))
 def test_together_as_apart(rng: random.Random, start: int) -> None:

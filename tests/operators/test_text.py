@@ -64,6 +64,7 @@ def table(rng: random.Random, rows: int) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_parameters_of_every_row(rng: random.Random) -> None:

@@ -100,6 +100,7 @@ def studied(method: str, size: int) -> Counts:
     return measure(oracle, oracle.given_out())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_the_sensitivity_study(size: int) -> None:
     """Figure 15: 2,000 rows, a change behind 1,000, windows of 50 rows before and `size` rows behind it."""

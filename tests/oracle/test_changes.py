@@ -31,7 +31,7 @@ from oracle.changes import (
     Source,
     Value,
 )
-from seeds import seeds
+from seeds import few_quick, seeds
 
 STREAMS = ["s", "r", "u"]
 Rows = dict[str, list[Row]]
@@ -300,14 +300,14 @@ def draw_case(rnd: random.Random, method: str) -> Case:
     return draw_run(rnd, rows, old, [Change(draw_position(rnd, rows), new, method)])
 
 
-@pytest.mark.parametrize("seed", seeds(30_000, 40, quick=2))
+@pytest.mark.parametrize("seed", seeds(30_000, 40, quick=1))
 def test_no_change(seed: int, tmp_path: Path) -> None:
     """What a query means has to be agreed on before it changes."""
     case = draw_case(random.Random(seed), "immediate")
     check(Case(case.rows, case.first, (), case.batch_us, case.buckets), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 100, quick=2))
+@pytest.mark.parametrize("seed", seeds(0, 100, quick=1))
 @pytest.mark.parametrize("method", METHODS)
 def test_one_change(method: str, seed: int, tmp_path: Path) -> None:
     check_one_change(draw_case(random.Random(seed * 10 + METHODS.index(method)), method), tmp_path)
@@ -333,7 +333,7 @@ def test_delayed_drain_of_counted_windows_in_joins(seed: int, tmp_path: Path) ->
     check(draw_run(rnd, rows, draw_join(rnd, tick, counted=True), [change]), tmp_path)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", few_quick(METHODS))
 def test_the_study_of_the_paper(method: str, tmp_path: Path) -> None:
     rows = {"s": [Row(n, 0, n, {"k": 0, "v": n % 7}) for n in range(2000)]}
     outputs = (("a", "SUM", "v"), ("b", "COUNT", "*"))
@@ -417,7 +417,7 @@ def test_a_row_and_a_window_of_that_row_are_duplicates(tmp_path: Path) -> None:
 # Several changes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", seeds(10_000, 80, quick=3))
+@pytest.mark.parametrize("seed", seeds(10_000, 80, quick=1))
 def test_changes_one_by_one(seed: int, tmp_path: Path) -> None:
     """Two or three changes, each asked when the one before has ended."""
     rnd = random.Random(seed)
@@ -473,13 +473,13 @@ def test_changes_that_meet(methods: tuple[str, str], seed: int, tmp_path: Path) 
     check_however_cut(draw_meeting(rnd, methods), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds(50_000, 240, quick=3))
+@pytest.mark.parametrize("seed", seeds(50_000, 240, quick=1))
 def test_three_and_more_changes_that_meet(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     check_however_cut(draw_meeting(rnd, [rnd.choice(METHODS) for _ in range(rnd.choice([3, 3, 4]))]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds(60_000, 240, quick=3))
+@pytest.mark.parametrize("seed", seeds(60_000, 240, quick=1))
 def test_controls_while_changes_meet(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_meeting(rnd, [rnd.choice(METHODS) for _ in range(rnd.choice([1, 1, 2, 3]))])
@@ -489,7 +489,7 @@ def test_controls_while_changes_meet(seed: int, tmp_path: Path) -> None:
     check_however_cut(case, tmp_path, controls)
 
 
-@pytest.mark.parametrize("seed", seeds(70_000, 160, quick=2))
+@pytest.mark.parametrize("seed", seeds(70_000, 160, quick=1))
 def test_migrations_while_queries_change(seed: int, tmp_path: Path) -> None:
     """Joins of the same three streams change and migrate: the change's order and counts are as without migrations."""
     case, migrations = draw_migrating(random.Random(seed))
@@ -543,7 +543,7 @@ def test_a_drain_without_anything_to_drain_is_over_before_the_next_change(method
 
 
 @pytest.mark.parametrize("sizes", [(4, 3, 5), (4, 5, 2), (8, 3, 2), (8, 3, 5)], ids=str)
-@pytest.mark.parametrize("second", ["graceful-immediate", "graceful-drain", "drain/stream", "immediate"])
+@pytest.mark.parametrize("second", few_quick(["graceful-immediate", "graceful-drain", "drain/stream", "immediate"]))
 @pytest.mark.parametrize("first", ["graceful-immediate", "graceful-drain", "drain/stream"])
 def test_graceful_changes_that_meet(first: str, second: str, sizes: tuple[int, int, int], tmp_path: Path) -> None:
     """A stop that waits for a first result is void when another change comes; that goes for every earlier version."""

@@ -37,7 +37,7 @@ from midstream.plan.window import RowsWindow
 from oracle.hop_generate import draw_case
 from oracle.hop_queries import HopCase, Window, times_of
 from oracle.hop_recompute import in_window
-from seeds import seeds
+from seeds import few_quick, seeds
 
 SECOND = 1_000_000
 
@@ -106,7 +106,7 @@ def watch_stores(case: HopCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VersionInBucket, "close", close_and_look)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=2))
 def test_windows_hold_nothing_that_no_hop_needs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(4_500_000 + seed)
     case = draw_far_apart(rnd)
@@ -117,7 +117,7 @@ def test_windows_hold_nothing_that_no_hop_needs(seed: int, monkeypatch: pytest.M
     loop.run(TableSink(output_schema(plan)))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 200, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 200, quick=1))
 def test_nothing_is_written_down_that_no_hop_needs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets that fail and lose their memory answer as in process, through other plans and other hops."""
     rnd = random.Random(4_600_000 + seed)
@@ -136,7 +136,7 @@ def by_name(modes: str, working: str) -> str:
     return f"as-written modes={modes} working={working}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=3, kept=[72]))
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=1, kept=[72]))
 def test_flips_do_not_depend_on_the_width_of_batches(seed: int, tmp_path: Path) -> None:
     """Nor on buckets, where they are and what happens to them: operators that work by tuple work at fixed times."""
     rnd = random.Random(4_650_000 + seed)
@@ -157,7 +157,7 @@ def test_flips_do_not_depend_on_the_width_of_batches(seed: int, tmp_path: Path) 
     assert len(flips) == 1, f"{sorted(flips)}{case}"
 
 
-@pytest.mark.parametrize("seed", seeds(0, 80, quick=3))
+@pytest.mark.parametrize("seed", seeds(0, 80, quick=1))
 def test_flips_after_a_migration_are_those_of_the_plan_it_leads_to(seed: int) -> None:
     """Those before it and those after it are together those of a run without: computing a state is no flip."""
     rnd = random.Random(4_660_000 + seed)
@@ -183,7 +183,7 @@ def numbered(count: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("working", ["window", "tuple"])
-@pytest.mark.parametrize("window", ["RANGE 1 SECOND", "ROWS 1", "ROWS 1000", "ROWS 100 PARTITION BY k"])
+@pytest.mark.parametrize("window", few_quick(["RANGE 1 SECOND", "ROWS 1", "ROWS 1000", "ROWS 100 PARTITION BY k"]))
 def test_state_is_of_the_size_of_the_window(
     window: str, working: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

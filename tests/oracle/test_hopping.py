@@ -147,7 +147,7 @@ def draw_batch(rnd: random.Random, case: HopCase) -> HopCase:
     return replace(case, batch_us=max(width, span // 40, 1), buckets=rnd.choice([1, 1, 2, 3]))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 400, quick=4))
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=2))
 def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -> None:
     rnd = random.Random(seed)
     case = draw_case(rnd, KINDS[seed % len(KINDS)])
@@ -162,7 +162,7 @@ def test_a_drawn_hopping_query_equals_the_snapshots(seed: int, tmp_path: Path) -
     check(draw_batch(rnd, case), expected, tmp_path, rnd.choice(["delta", "complete"]), None, rnd.choice(PLANS))
 
 
-@pytest.mark.parametrize("seed", seeds(10_000, 40, quick=2))
+@pytest.mark.parametrize("seed", seeds(10_000, 40, quick=1))
 def test_what_a_query_emits_does_not_depend_on_how_it_is_asked(seed: int, tmp_path: Path) -> None:
     """Both emissions of one query, with nothing said of plan and modes, in one batch and hop by hop."""
     case = draw_case(random.Random(seed))
@@ -328,6 +328,7 @@ def test_a_subquery_is_a_snapshot_too() -> None:
     assert told(case) == {10: [(1, 2), (2, 4)]}
 
 
+@pytest.mark.slow
 def test_windows_hold_the_rows_that_the_definition_says() -> None:
     """How long a row is in its window, which the oracle goes by, says the same as the definition."""
     for seed in range(40):

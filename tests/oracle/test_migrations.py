@@ -44,7 +44,7 @@ def check(seed: int, strategies: list[str], kind: str, framework: str = "tree") 
     check_output(case, got, recompute(case), requests, told)
 
 
-@pytest.mark.parametrize("seed", seeds(1000, 60, quick=2))
+@pytest.mark.parametrize("seed", seeds(1000, 60, quick=1))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_strategy(seed: int, strategy: str) -> None:
     check(seed * 10 + STRATEGIES.index(strategy), [strategy], "small" if seed % 2 else "dense")
@@ -55,12 +55,12 @@ def test_strategies_mixed(seed: int) -> None:
     check(seed, STRATEGIES, "small" if seed % 2 else "dense")
 
 
-@pytest.mark.parametrize("seed", seeds(3000, 40, quick=2))
+@pytest.mark.parametrize("seed", seeds(3000, 40, quick=1))
 def test_long_runs(seed: int) -> None:
     check(seed, STRATEGIES, "long")
 
 
-@pytest.mark.parametrize("seed", seeds(4000, 30, quick=2))
+@pytest.mark.parametrize("seed", seeds(4000, 30, quick=1))
 @pytest.mark.parametrize("framework", ["cacq", "stairs"])
 def test_eddies(seed: int, framework: str) -> None:
     check(seed, STRATEGIES, "dense" if seed % 2 else "small", framework)
@@ -76,7 +76,7 @@ def cut_small(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_run, "BUCKET_BITS", rnd.choice([0, 3]))
 
 
-@pytest.mark.parametrize("seed", seeds(6000, 80, quick=2))
+@pytest.mark.parametrize("seed", seeds(6000, 80, quick=1))
 def test_what_is_done_bit_by_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are taken over, counted and forgotten over many micro-batches."""
     rnd = random.Random(seed)
@@ -87,7 +87,7 @@ def test_what_is_done_bit_by_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     check(seed, strategies, rnd.choice(["small", "dense", "dense", "long"]), rnd.choice(["tree", "tree", "stairs"]))
 
 
-@pytest.mark.parametrize("seed", seeds(7000, 160, quick=3))
+@pytest.mark.parametrize("seed", seeds(7000, 160, quick=1))
 def test_states_that_are_asked_by_another_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first keys of a backlog are taken at once, the others over many micro-batches, through further migrations."""
     rnd = random.Random(seed)
@@ -135,7 +135,7 @@ def keep_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hybrid, "work", work)
 
 
-@pytest.mark.parametrize("seed", seeds(5000, 60, quick=2))
+@pytest.mark.parametrize("seed", seeds(5000, 60, quick=1))
 def test_background_states_that_take_their_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small budgets and small micro-batches: rows arrive between the completion of one state and the next."""
     rnd = random.Random(seed)

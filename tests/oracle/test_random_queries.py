@@ -56,6 +56,7 @@ def test_many_drawn_queries_equal_recomputing(seed: int) -> None:
     check_seed(seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_a_query_hypothesis_looks_for(rnd: random.Random) -> None:

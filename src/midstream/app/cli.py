@@ -19,10 +19,11 @@ from midstream.engine.planning.constants import save_constants
 from midstream.local.calibrate import calibrate
 from midstream.local.changes import explain_change, labels_of, plan_change
 from midstream.local.explain import explain_migration, explain_plan
-from midstream.local.replay import make_plan, prepare
+from midstream.local.replay import Rehearsal, make_plan, prepare
 from midstream.local.scenario import read_scenario
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.plan.plan import Plan
 
 app = typer.Typer(
     name="midstream",
@@ -104,25 +105,12 @@ def explain_command(
     Example: `midstream explain scenario.toml --change new.sql --matters loss,query-order`
     """
     read = read_scenario(scenario)
-    if join not in (None, "auto", "hash", "nested-loop"):
-        raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
-    if migrate is not None and change is not None:
-        raise MidstreamError("--migrate and --change are two things; explain one of them at a time")
-    for option, value in (("--method", method), ("--order", in_order), ("--matters", matters)):
-        if value is not None and change is None:
-            raise MidstreamError(f"{option} goes with --change")
+    _check_options(join, migrate, strategy, change, {"--method": method, "--order": in_order, "--matters": matters})
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = make_plan(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
-    if strategy is not None and migrate is None:
-        raise MidstreamError("--strategy goes with --migrate")
     if migrate is not None:
-        asked_for = MigrationRequest.of(migrate, strategy)
-        text, target, forecast = explain_migration(chosen, asked_for, rehearsal.streams)
-        if forecast is None:
-            print(text)
-        else:
-            print_forecast(wide_console(), chosen, target, forecast)
+        _explain_migration(rehearsal, chosen, MigrationRequest.of(migrate, strategy))
     elif change is not None:
         asked = labels_of(method, in_order)
         after = plan_change(change, rehearsal)
@@ -130,6 +118,29 @@ def explain_command(
         print_change_forecast(wide_console(), chosen, after, expected, asked)
     else:
         print(explain_plan(chosen, rehearsal.streams, buckets=read.buckets))
+
+
+def _check_options(
+    join: str | None, migrate: str | None, strategy: str | None, change: str | None, of_changes: dict[str, str | None]
+) -> None:
+    """Refuse options of `explain` that do not go together."""
+    if join not in (None, "auto", "hash", "nested-loop"):
+        raise MidstreamError(f"--join is '{join}'; it can be auto, hash, nested-loop")
+    if migrate is not None and change is not None:
+        raise MidstreamError("--migrate and --change are two things; explain one of them at a time")
+    for option, value in of_changes.items():
+        if value is not None and change is None:
+            raise MidstreamError(f"{option} goes with --change")
+    if strategy is not None and migrate is None:
+        raise MidstreamError("--strategy goes with --migrate")
+
+
+def _explain_migration(rehearsal: Rehearsal, chosen: Plan, asked: MigrationRequest) -> None:
+    text, target, forecast = explain_migration(chosen, asked, rehearsal.streams)
+    if forecast is None:
+        print(text)
+    else:
+        print_forecast(wide_console(), chosen, target, forecast)
 
 
 @app.command("bench")

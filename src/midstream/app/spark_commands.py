@@ -174,9 +174,13 @@ def migrate_command(
     if wait == 0:
         print(f"{name} has been asked to migrate to {plan}")
         return
-    record = _wait_for_migration(held, identity, wait)
+    _report_migration(name, _wait_for_migration(held, identity, wait), wait)
+
+
+def _report_migration(name: str, record: dict[str, Any] | None, seconds: float) -> None:
+    """Say what became of a migration, or of the query, in so many seconds."""
     if record is None:
-        fail(f"{name} has reported nothing of the migration for {wait:g} s; its events will say what became of it")
+        fail(f"{name} has reported nothing of the migration for {seconds:g} s; its events will say what became of it")
     elif "event" not in record:
         fail(f"{name} {record['state']} before the migration was over; it goes on when the query does")
     elif record["state"] == "refused":
@@ -184,7 +188,7 @@ def migrate_command(
     else:
         print_migrations(wide_console(), [record])
         if record["state"] in ("queued", "running"):
-            fail(f"after {wait:g} s the migration is {record['state']}; it goes on")
+            fail(f"after {seconds:g} s the migration is {record['state']}; it goes on")
 
 
 def _wait_for_migration(held: Checkpoint, identity: str, seconds: float) -> dict[str, Any] | None:

@@ -82,12 +82,7 @@ class Scenario:
 def read_scenario(path: Path) -> Scenario:
     """Read and check a scenario file; the query itself is checked when it is planned."""
     file = _ScenarioFile(path)
-    try:
-        return file.read()
-    except ScenarioError:
-        raise
-    except MidstreamError as error:
-        raise ScenarioError(f"scenario {path}: {error}") from error
+    return file.checked(file.read)
 
 
 class _ScenarioFile(TomlFile):

@@ -1,16 +1,18 @@
 """A checked TOML file: every value is asked for by key, place and kind, and every complaint names the file."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from midstream.local.environment import with_variables
 from midstream.model.errors import MidstreamError
 from midstream.model.time import parse_duration
 from midstream.model.timing import Timing
 
+T = TypeVar("T")
 AGGREGATE_KEYS = ("file", "function", "returns")
 TIMING_KEYS = ("lateness", "idle", "ahead")
 
@@ -46,6 +48,15 @@ class TomlFile:
         except tomllib.TOMLDecodeError as error:
             raise self.error(f"{self.what} {path} is not TOML: {error}") from error
         self.document: dict[str, Any] = with_variables(read, "", self.refuse)
+
+    def checked(self, read: Callable[[], T]) -> T:
+        """Return what reading the document gives; whatever is wrong with it names the file."""
+        try:
+            return read()
+        except self.error:
+            raise
+        except MidstreamError as error:
+            raise self.error(f"{self.what} {self.file}: {error}") from error
 
     def refuse(self, sentence: str) -> NoReturn:
         """Raise the sentence with the name of the file before it."""

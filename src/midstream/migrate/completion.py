@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from midstream.migrate.class_entries import ClassEntries, lead
 from midstream.migrate.gap import Gap, KeyCount
 from midstream.migrate.match import Moment, all_pairs
 from midstream.model.coverage import COMPLETE
 from midstream.operators.contract.execution import Parts
-from midstream.operators.sliding.entry import KEY, LATEST, ROWS, Mask, Matrix, Vector, touched, values_of
+from midstream.operators.sliding.entry import LATEST, ROWS, Mask, Matrix, Vector, touched
 from midstream.operators.sliding.join import LEFT, RIGHT
 from midstream.operators.sliding.key_set import KeySet, distinct
-from midstream.operators.sliding.lookup import Lookup
 from midstream.operators.sliding.tree import Input, JoinTree, Step
 from midstream.operators.source.sources import Renumbering, Sources, Taken
 
@@ -63,15 +63,13 @@ class StateCompletion:
         self.keys_attempted = 0
         self.states_completed = 0
         self._moment = Moment(0, 0)
-        self._newest = max((g.position.seq for g in gaps.values()), default=0)
-        self._lookups: dict[tuple[Parts, int], Lookup] = {}
-        """Entries by equality classes that their joins do not index."""
+        self._classes = ClassEntries(sources, max((g.position.seq for g in gaps.values()), default=0))
 
     @property
     def nbytes(self) -> int:
         """Return the memory held: keys that were attempted or counted, and lookups."""
         keys = sum(g.attempted.nbytes + (g.count.keys.nbytes if g.count else 0) for g in self.gaps.values())
-        return keys + sum(lookup.nbytes for lookup in self._lookups.values())
+        return keys + self._classes.nbytes
 
     def before_step(self, step: Step, left: Matrix, right: Matrix, now_us: int, seq: int) -> None:
         """Make sure a step's states hold what the two batches will probe for; `sweep` has seen to arriving keys."""
@@ -87,7 +85,7 @@ class StateCompletion:
         if not step.join.spec.groups:
             self._complete_touched(step, side, batch)
             return
-        self._complete_keys(step, side, self._lead(step, 1 - side, batch))
+        self._complete_keys(step, side, lead(step, 1 - side, batch))
 
     def sweep(self, rows: Taken, now_us: int, seq: int) -> None:
         """Complete states for the keys of arriving rows in one pass down and one up, before the joins ask one by one.
@@ -110,21 +108,16 @@ class StateCompletion:
                 if step.join.states[side].coverage.complete or not step.join.spec.groups:
                     continue
                 if leaf is not None:
-                    keys.append(self._lead(step, 1 - side, rows[leaf.alias].batch(leaf)))
+                    keys.append(lead(step, 1 - side, rows[leaf.alias].batch(leaf)))
                 one = self._look_for(step, side, np.concatenate(keys)) if keys else None
                 if one is not None:
                     found.append(one)
                     below, other = one.below, 1 - one.driver
                     if below.join.spec.groups and not below.join.states[other].coverage.complete:
                         parts = below.inputs[other].parts
-                        wanted.setdefault(parts, []).append(self._lead(below, one.driver, one.entries))
+                        wanted.setdefault(parts, []).append(lead(below, one.driver, one.entries))
         for one in reversed(found):
             self._add_found(one)
-
-    def _lead(self, step: Step, side: int, entries: Matrix) -> Vector:
-        """Return the values of a join's first equality class in entries of a side."""
-        several = len(step.join.spec.groups) > 1
-        return entries[:, ROWS + len(step.join.states[side].components) if several else KEY]
 
     def _complete_keys(self, step: Step, side: int, keys: Vector) -> None:
         """Complete a state for keys of its join's first equality class."""
@@ -147,7 +140,7 @@ class StateCompletion:
         if not len(entries):
             return None
         # A key without old entries lacks nothing, and will not: it need not be remembered.
-        self._remember(gap, below, driver, group, self._class_values(below, driver, group, entries))
+        self._remember(gap, below, driver, group, self._classes.values(below, driver, group, entries))
         return _Found(step, side, gap, below, driver, entries, counting)
 
     def _remember(self, gap: Gap, below: Step, driver: int, group: int, keys: Vector) -> None:
@@ -155,9 +148,9 @@ class StateCompletion:
         self.keys_attempted += int(np.count_nonzero(gap.attempted.add(keys)))
         complete = below.join.states[driver].coverage.complete and gap.count is None
         if complete and len(gap.attempted) > 2 * gap.kept + FORGOTTEN:
-            held = self._select(below, driver, group, gap.attempted.held, gap.position.seq)
+            held = self._classes.select(below, driver, group, gap.attempted.held, gap.position.seq, self._moment)
             gap.attempted = KeySet()
-            gap.attempted.add(self._class_values(below, driver, group, held))
+            gap.attempted.add(self._classes.values(below, driver, group, held))
             gap.kept = len(gap.attempted)
 
     def _add_found(self, one: "_Found") -> None:
@@ -167,7 +160,7 @@ class StateCompletion:
         # A count that began meanwhile has left these keys out already.
         if one.counting and gap.remaining is not None:
             group = one.step.join.spec.groups[0]
-            gap.remaining -= distinct(self._class_values(below, one.driver, group, one.entries))
+            gap.remaining -= distinct(self._classes.values(below, one.driver, group, one.entries))
             if gap.remaining <= 0 and parts in self.gaps:
                 self._declare_complete(parts)
 
@@ -198,56 +191,21 @@ class StateCompletion:
 
     def _driver(self, step: Step, group: int) -> int:
         """Return the side of a join where entries with a key are looked for: one that has it, complete if it can."""
-        able = [side for side in (LEFT, RIGHT) if self._has(step, side, group)]
+        able = [side for side in (LEFT, RIGHT) if self._classes.has(step, side, group)]
         return min(able, key=lambda side: not step.join.states[side].coverage.complete)
-
-    def _has(self, step: Step, side: int, group: int) -> bool:
-        members = self.sources.members.get(group)
-        return not members or any(alias in members for alias in step.inputs[side].parts)
 
     def _find(self, step: Step, side: int, group: int, keys: Vector, before: int) -> Matrix:
         """Return the live entries of one side of a join that have one of the keys of an equality class."""
         source = step.inputs[side]
         if step.join.states[side].coverage.complete:
-            return self._select(step, side, group, keys, before)
+            return self._classes.select(step, side, group, keys, before, self._moment)
         if step.join.spec.groups[:1] == (group,):
             self._complete_keys(step, side, keys)
-            return self._select(step, side, group, keys, before)
+            return self._classes.select(step, side, group, keys, before, self._moment)
         # The state is kept by another key: probe through it, and keep nothing there.
         below = self._below(source.parts)
         driver = self._driver(below, group)
         return self._made(source, below, driver, self._find(below, driver, group, keys, before), before)
-
-    def _select(self, step: Step, side: int, group: int, keys: Vector, before: int) -> Matrix:
-        join, moment = step.join, self._moment
-        if join.spec.hashed and join.spec.groups == (group,):
-            return join.entries_with(side, keys, before, moment.now_us, moment.seq)
-        state, slots, sources = join.states[side], join.states[side].slots, self.sources
-        lookup = self._lookups.setdefault((step.inputs[side].parts, group), Lookup(group))
-        found = lookup.entries(
-            state,
-            keys,
-            lambda entries, slots: sources.live(entries, slots, self._newest, moment.now_us, moment.seq),
-            lambda entries, components: self._values(group, entries, components),
-        )
-        return found[sources.live(found, slots, before, moment.now_us, moment.seq)]
-
-    def _class_values(self, step: Step, side: int, group: int, entries: Matrix) -> Vector:
-        """Return the value of an equality class in each entry of a side."""
-        if step.join.spec.groups == (group,):
-            return entries[:, KEY]
-        return self._values(group, entries, step.join.states[side].components)[0]
-
-    def _values(self, group: int, entries: Matrix, components: tuple[str, ...]) -> tuple[Vector, Mask]:
-        members = self.sources.members.get(group)
-        if not members:
-            return entries[:, KEY].copy(), np.ones(len(entries), np.bool_)
-        alias = next(a for a in components if a in members)
-        return self._stored(alias, members[alias], entries, components)
-
-    def _stored(self, alias: str, index: int, entries: Matrix, components: tuple[str, ...]) -> tuple[Vector, Mask]:
-        store = self.sources.scans[alias].store
-        return values_of(entries, ROWS + components.index(alias), store.codes[index].values.view(), store.base)
 
     def _complete_touched(self, step: Step, side: int, batch: Matrix) -> None:
         """Complete a state whose join has no key: for the entries below that the batch touches."""
@@ -295,7 +253,7 @@ class StateCompletion:
         known = [c for c in self._compared(step, side) if c[0] in parts]
         if not known:
             return np.ones(len(entries), np.bool_)
-        values = np.column_stack([self._stored(a, index, entries, components)[0] for a, index, _ in known])
+        values = np.column_stack([self._classes.stored(a, index, entries, components)[0] for a, index, _ in known])
         ops = [step.join.spec.ops[k] for _, _, k in known]
         # The batch is the other side of the comparison.
         if side == LEFT:
@@ -353,7 +311,7 @@ class StateCompletion:
         groups, states = step.join.spec.groups, below.join.states
         if not groups or gap.count is not None or any(state.backlog for state in states):
             return
-        sides = [s for s in (LEFT, RIGHT) if states[s].coverage.complete and self._has(below, s, groups[0])]
+        sides = [s for s in (LEFT, RIGHT) if states[s].coverage.complete and self._classes.has(below, s, groups[0])]
         if sum(states[side].count for side in sides) > COUNTED:
             gap.counted = min(sides, key=lambda side: states[side].count)
             gap.count = KeyCount(states[gap.counted])
@@ -381,7 +339,7 @@ class StateCompletion:
         """Return the values of an equality class in the old entries among some of a side."""
         moment, slots = self._moment, below.join.states[side].slots
         alive = self.sources.live(entries, slots, gap.position.seq, moment.now_us, moment.seq)
-        return self._class_values(below, side, group, entries[alive])
+        return self._classes.values(below, side, group, entries[alive])
 
     def _counted(self, parts: Parts, remaining: int) -> None:
         self.gaps[parts].remaining = remaining

@@ -71,12 +71,7 @@ class PipelineFile:
 def read_pipeline(path: Path) -> PipelineFile:
     """Read and check a pipeline file; the query itself is checked when it is planned."""
     file = _PipelineToml(path)
-    try:
-        return file.read()
-    except PipelineError:
-        raise
-    except MidstreamError as error:
-        raise PipelineError(f"pipeline {path}: {error}") from error
+    return file.checked(file.read)
 
 
 class _PipelineToml(TomlFile):

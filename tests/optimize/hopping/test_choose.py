@@ -76,6 +76,7 @@ def test_a_query_that_is_one_scan() -> None:
     assert costs(plan) == []
 
 
+@pytest.mark.slow
 def test_columns_keep_their_names_and_rows_stay_the_same() -> None:
     for seed in range(30):
         plans = RandomPlans(random.Random(seed))
