@@ -1,5 +1,6 @@
 """Documentation that is not executed is presumed wrong: run the examples of the README and of docs/."""
 
+import functools
 import re
 import shlex
 import subprocess
@@ -94,6 +95,25 @@ def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    """By their path, or the end of it, as `engine/run/family.py`; folders from the root on."""
+    named = re.findall(
+        r"`((?:[\w.-]+/)*[\w-]+\.py|(?:src|tests|docs|examples|tools|benchmarks)/[\w./-]+)`", page.read_text()
+    )
+    missing = [n for n in named if not any(f"/{file}".endswith(f"/{n.rstrip('/')}") for file in files())]
+    assert not missing
+
+
+@functools.cache
+def files() -> list[str]:
+    """Return files and folders of the project, relative to its root."""
+    found = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return sorted({*found, *(str(p) for f in found for p in Path(f).parents)})
 
 
 def test_every_word_of_the_report_is_documented() -> None:

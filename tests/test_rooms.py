@@ -39,7 +39,7 @@ ROOMS = {
 OUTSIDE = {
     "numpy": set(ROOMS),
     "pyarrow": {"model", "plan", "lang", "operators", "migrate", "change", "engine", "local", "live", "spark", "app"},
-    "cloudpickle": {"model", "spark"},
+    "cloudpickle": {"model"},
     "llvmlite": {"kernels"},
     "numba": {"kernels"},
     "sqlglot": {"lang"},
@@ -184,6 +184,14 @@ def test_no_operator_is_asked_of_what_kind_it_is() -> None:
 def test_a_question_for_the_kind_is_found(question: str) -> None:
     source = f"from midstream.operators.sliding.eddy import Eddy\nx = 1\n{question}\nisinstance(x, int)\n"
     assert len(kinds_asked(PurePosixPath("migrate/migrator.py"), source)) == 1
+
+
+MOST_LINES = 450
+
+
+def test_no_file_is_long() -> None:
+    long = [str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob("*.py") if p.read_text().count("\n") > MOST_LINES]
+    assert not long, "more than one idea lives here"
 
 
 def test_every_name_says_something() -> None:

@@ -46,6 +46,8 @@ class LiveScript:
     """Control elements: their kind, the micro-batch that reads each, and the position it takes, after its changes."""
     lateness_us: int = 0
     """How late rows may be; none is, but all have to wait that long."""
+    registered: bool = False
+    """Its queries are registered beforehand and changed to by number, the first one as 1."""
 
     @property
     def streams(self) -> list[str]:

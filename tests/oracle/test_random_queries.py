@@ -20,7 +20,7 @@ FAILED_SEEDS: tuple[int, ...] = (11,)
 """Seeds that once failed: 11, a chain of equalities over integers of different widths."""
 
 
-def run(case: Case, batch: str, buckets: int, tree: str | None = None) -> "ms.runtime.engine.Run":
+def run(case: Case, batch: str, buckets: int, tree: str | None = None) -> "ms.app.engine.Run":
     engine = ms.Engine()
     for name, table in case.streams.items():
         engine.stream(name, table, time="ts")

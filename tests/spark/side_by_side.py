@@ -15,7 +15,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,19 @@ from midstream.engine.control.controls import CHANGE, DRAIN, MIGRATE
 from midstream.engine.control.runs import Runs
 from midstream.engine.results.output import ORDER
 from midstream.live.blobs import from_blob, to_blob
-from midstream.live.change import stored_versions
+from midstream.live.change import prepare_known, stored_versions
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.lines import RESULT
 from midstream.live.pack import PACKED, Packer, packed_batch
 from midstream.live.query import LiveQuery
+from midstream.live.repository import Catalog, register
 from midstream.live.shared_memory import forget_query
 from midstream.migrate.request import MigrationRequest
 from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
 from midstream.spark.processor import OUTPUT
 from midstream.spark.settings import with_settings
+from oracle.change_run import Change
 from oracle.live_scripts import IDLE, LiveScript
 
 STAGED = "run int, stream int, blob binary"
@@ -108,9 +110,18 @@ class LiveRun:
             Packer(self.live.versions.wanted, name, used[name].position, "ts", labels, False)
             for name in self.script.streams
         ]
+        streams = [s.stream for s in used.values()]
+        self.catalog = Catalog(tuple(streams), tuple(s.name for s in streams), {}, self.plans[0])
+        self.numbers = [self._register(*both) for both in zip(self.script.case.changes, self.plans[1:], strict=True)]
         self.spec = self.live.spec({used[name].position: Timing() for name in self.script.streams}, Runs())
         self.shared = f"side-{uuid.uuid4().hex}"
         self.ask(0)
+
+    def _register(self, change: Change, plan: Plan) -> int:
+        """Return the number by which a query is changed to, where scripts do it by number."""
+        if not self.script.registered or change.query.sql == self.script.case.first.sql:
+            return 1
+        return register(self.checkpoint.versions, change.query.sql, plan)
 
     def ask(self, number: int) -> None:
         """Send what the micro-batch of that number is to read."""
@@ -120,6 +131,9 @@ class LiveRun:
                 change = script.case.changes[k]
                 method, _, order = change.method.partition("/")
                 request = ChangeRequest(change.query.sql, method, order or None, audit=True)
+                if self.script.registered:
+                    prepare_known(self.checkpoint, self.catalog, self.numbers[k], replace(request, sql="")).send()
+                    continue
                 identity = controls.new_id()
                 version = self.live.versions.files.add(change.query.sql, self.plans[k + 1], identity)
                 controls.send(CHANGE, identity=identity, change=request.to_dict(), version=version)

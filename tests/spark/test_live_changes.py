@@ -1,6 +1,7 @@
 """Live changes on Spark with an audit: rows, order and every count of the record are as in process, at any buckets."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ BATCHES = 4
 
 
 def scripts() -> dict[str, LiveScript]:
-    """Draw the scripts of this run: each method by itself, some that meet, some with migrations."""
+    """Draw the scripts of this run: each method alone, some that meet, some with migrations, some by number."""
     found: dict[str, LiveScript] = {}
     for place, method in enumerate(METHODS):
         for seed in numbers(0, 8):
@@ -31,6 +32,10 @@ def scripts() -> dict[str, LiveScript]:
         found[f"meet {seed}"] = draw_live(rnd, [rnd.choice(METHODS) for _ in range(rnd.choice([2, 3]))], BATCHES)
     for seed in numbers(0, 16):
         found[f"migrate {seed}"] = draw_live_migrating(random.Random(2_200_000 + seed), BATCHES)
+    for seed in numbers(0, 8):
+        rnd = random.Random(2_300_000 + seed)
+        script = draw_live(rnd, [rnd.choice(METHODS) for _ in range(2)], BATCHES)
+        found[f"registered {seed}"] = replace(script, registered=True)
     return found
 
 

@@ -3,11 +3,13 @@
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from test_cases import CASES, execute, read_case, squeeze
 
 import midstream as ms
 from midstream.local.loop import Loop, output_schema
+from midstream.local.report import Report
 from midstream.local.sinks import TableSink
 from oracle.generate import Case
 from oracle.recompute import plain, recompute
@@ -25,7 +27,7 @@ def test_a_golden_case(path: Path, folder: Path, spark: object) -> None:
         assert squeeze(late) == squeeze(case.sections["late"])
 
 
-def on_spark(spark: object, case: Case, batch_us: int | None, buckets: int) -> "ms.runtime.report.Report":
+def on_spark(spark: object, case: Case, batch_us: int | None, buckets: int) -> tuple[Report, pa.Table]:
     from midstream.spark.rehearse import rehearse
 
     engine = ms.Engine()
