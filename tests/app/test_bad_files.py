@@ -70,7 +70,7 @@ BAD_FILES: dict[str, tuple[str, Content, list[str]]] = {
     "csv: a row of one field": ("a.csv", rows("ts,k,v", "1,1,1", "x"), ["3 columns", "row 3"]),
     "csv: a row of a thousand": ("a.csv", rows("ts,k,v", "1,1,1", ",".join("1" * 1000)), ["3 columns", "1000"]),
     "csv: text as key": ("a.csv", rows("ts,k,v", "1,x,1"), ["VARCHAR", "BIGINT"]),
-    "csv: an object behind the rows": ("a.csv", rows("ts,k,v", "1,1,1") + "\x00\x01\x02", ["'a'"]),
+    "csv: an object after the rows": ("a.csv", rows("ts,k,v", "1,1,1") + "\x00\x01\x02", ["'a'"]),
     # -- Parquet
     "parquet: one byte": ("a.parquet", b"P", ["a.parquet"]),
     "parquet: the magic only": ("a.parquet", b"PAR1", ["a.parquet"]),

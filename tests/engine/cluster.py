@@ -124,7 +124,7 @@ class Cluster:
             file.unlink()
 
     def batch(self, packed_of: Callable[[int], Packed], last: bool = False, drain: bool = False) -> list[Departure]:
-        """Run a micro-batch: `packed_of` returns what the bucket at a place gets; `drain`: it gives out everything."""
+        """Run a micro-batch: `packed_of` returns what the bucket at a place gets; `drain`: it emits everything."""
         outputs = []
         for place, label in enumerate(self.labels):
             packed = packed_of(place)

@@ -98,7 +98,7 @@ class HostedRun(LiveRun):
         self._begin(lambda: self.number - 1)
 
     def _next_number(self) -> int:
-        heads = [store.read_head() for store in self.stores.values()]
+        heads = [store.read_state() for store in self.stores.values()]
         return max((json.loads(head)["batches"] for head in heads if head is not None), default=0)
 
     def lives(self) -> bool:

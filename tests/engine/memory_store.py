@@ -18,13 +18,13 @@ class MemoryStore:
         other.head, other.tables = self.head, dict(self.tables)
         return other
 
-    def read_head(self) -> str | None:
-        """Return the head, or None before the first micro-batch."""
+    def read_state(self) -> str | None:
+        """Return the bucket state, or None before the first micro-batch."""
         return self.head
 
-    def write_head(self, head: str) -> None:
-        """Replace the head."""
-        self.head = head
+    def write_state(self, state: str) -> None:
+        """Replace the bucket state."""
+        self.head = state
 
     def read(self, key: Key) -> pa.Table:
         """Return a table."""

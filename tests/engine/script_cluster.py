@@ -39,7 +39,7 @@ class ScriptCluster(Cluster):
         self.read = [name for name in tables if name in read]
         self.controls: list[dict[str, Any]] = []
         self.late_by = 0
-        """After how many further micro-batches buckets hear of what was decided."""
+        """After how many further micro-batches buckets learn what was decided."""
         self._sent: list[tuple[int, dict[str, Any]]] = []
 
     @property

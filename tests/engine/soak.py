@@ -128,9 +128,9 @@ class CountingStore(MemoryStore):
 
     written = 0
 
-    def write_head(self, head: str) -> None:
-        self.written += len(head)
-        super().write_head(head)
+    def write_state(self, state: str) -> None:
+        self.written += len(state)
+        super().write_state(state)
 
     def write(self, key: Any, table: pa.Table) -> None:
         self.written += table.nbytes

@@ -112,7 +112,7 @@ def test_buckets_that_hear_late_write_nothing_of_a_version_that_is_over(seed: in
     if cluster.late_by == 1000:
         cluster.late_by = len({r.time // case.batch_us for rows in case.rows.values() for r in rows})
     cluster.run()
-    if case.changes[0].method != "delayed-drain":  # its new version starts when buckets hear of it
+    if case.changes[0].method != "delayed-drain":  # its new version starts when buckets learn of it
         assert cluster.out == [g.row for g in Oracle(case.rows, case.first, case.changes).given_out()], str(case)
 
 

@@ -40,7 +40,7 @@ class LiveCluster(Cluster):
         self.positions = {s.stream.name: s.position for plan in script.plans() for s in plan.query.sources}
         self.sent = 0
         self.late_by = rnd.choice([0, 0, 1])
-        """How many micro-batches later than they could buckets hear of something, as in a run that ends by itself."""
+        """How many micro-batches later than they could buckets learn of something, as in a run that ends by itself."""
 
     @property
     def out(self) -> list[tuple[Any, ...]]:
@@ -51,7 +51,7 @@ class LiveCluster(Cluster):
         idle = IDLE * (1 + self.late_by)
         total = script.batches + idle * (1 + self.goes_on) + 1
         for number in range(total):
-            controls = heard[number - 1 - self.late_by] if number > self.late_by else []
+            controls = learned[number - 1 - self.late_by] if number > self.late_by else []
             controls = controls + [self.change(k) for k, batch in enumerate(script.read) if batch == number]
             controls += [self.row(CONTROL, control=kind) for kind, batch, _ in script.controls if batch == number]
             controls += [
@@ -62,9 +62,9 @@ class LiveCluster(Cluster):
             drains = number + 1 == total or (self.goes_on and number + 1 + idle == total)
             controls += [self.row(DRAIN)] if drains else []
             self.batch(lambda place: self.packed(place, number, controls), drain=drains)  # noqa: B023 - run at once
-            heard.append([self.row(ELEMENT, **element) for element in self.decided])
+            learned.append([self.row(ELEMENT, **element) for element in self.decided])
             met = {report["meets_for"] for report in self.reports[-1]} - {None}
-            heard[-1] += [self.row(MET, of=of) for of in met]
+            learned[-1] += [self.row(MET, of=of) for of in met]
         merger = self.merger()
         merger.control.finish()
         return merger

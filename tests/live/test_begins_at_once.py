@@ -1,4 +1,4 @@
-"""Two processes that begin at once: the first is heard, the other one finds what it has written."""
+"""Two processes that begin at once: the first one counts, the other one finds what it has written."""
 
 from pathlib import Path
 

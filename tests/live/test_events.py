@@ -1,4 +1,4 @@
-"""Events are there once, however many runs hear of what has happened."""
+"""Events are there once, however many runs know of what has happened."""
 
 from pathlib import Path
 from typing import Any

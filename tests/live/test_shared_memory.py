@@ -210,7 +210,7 @@ def test_memory_that_is_full_is_not_used(folder: Path, monkeypatch: pytest.Monke
 @as_root
 @pytest.mark.slow
 def test_a_small_file_system_is_filled_without_a_fault(tmp_path: Path) -> None:
-    """A mapped file without memory behind it ends the process: SIGBUS."""
+    """A mapped file without memory for it ends the process: SIGBUS."""
     mounted = tmp_path / "shm"
     mounted.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", mounted], check=False).returncode:

@@ -38,7 +38,7 @@ from oracle.test_hop_changes import Case, draw_hopping, draw_streams
 CONTROLS = ("istop", "dstop", "fstart", "abort")
 NAMES = ("a", "b", "_time", "_version", "_hop", "_sign")
 LEAST_ROWS, MOST_ROWS = 20, 1500
-"""How many rows a script gives out, but for a few that give fewer."""
+"""How many rows a script emits, but for a few that emit fewer."""
 Asked = tuple[int, str, str | None, dict[str, object]]
 """A migration: position, plan, strategy, options."""
 
@@ -125,7 +125,7 @@ def hop_of(words: str) -> int:
 
 
 def expected_rows(oracle: HopOracle) -> list[tuple[Any, ...]]:
-    """Return what is given out, in order, with a value for each of NAMES."""
+    """Return what is emitted, in order, with a value for each of NAMES."""
     return [output_row(g, hops=True, signs=True) for g in oracle.given_out()]
 
 

@@ -1,4 +1,4 @@
-"""What the record of each change is to say: counted on what is given out, against the reference of the paper.
+"""What the record of each change is to say: counted on what is emitted, against the reference of the paper.
 
 The reference of a change: DStop of the versions that run at its position, FStart of the new one there.
 """
@@ -32,7 +32,7 @@ class Counts:
 
 
 def count(oracle: Oracle, place: int, given: Sequence[Given]) -> Counts:
-    """Count for one change of those whose position is reached; `given` is all that is given out."""
+    """Count for one change of those whose position is reached; `given` is all that is emitted."""
     run = oracle.runs[place]
     at = run.change.position
     old_numbers = {v.number for v in run.old}

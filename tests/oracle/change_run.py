@@ -1,6 +1,6 @@
 """A run whose query changes, over and over: which versions live when, what leaves, in which order.
 
-    script of changes and control elements ─▶ FStart, IStop, DStop of each version ─▶ what is given out, in order
+    script of changes and control elements ─▶ FStart, IStop, DStop of each version ─▶ what is emitted, in order
 
 The rules are those of decision 29. Everything is computed from all rows at once; nothing here knows the engine.
 """
@@ -112,7 +112,7 @@ class ChangeRun:
 
 @dataclass(frozen=True)
 class Given:
-    """A result that is given out, and the version it is of."""
+    """A result that is emitted, and the version it is of."""
 
     version: int
     result: Result
@@ -166,7 +166,7 @@ class Oracle:
         return found + [NEVER] * (len(self.changes) - len(found))
 
     def given_out(self) -> list[Given]:
-        """Return what is given out, in order: by trigger, older versions first, unless held back."""
+        """Return what is emitted, in order: by trigger, older versions first, unless held back."""
         found = []
         for place, v in enumerate(self.versions):
             known = max((self._known(old) for old in v.waits_for), default=BEGINNING)
@@ -212,10 +212,10 @@ class Oracle:
     def _alive(self, position: int) -> list[Version]:
         return [v for v in self.versions if v.start <= position and self._known(v) > position]
 
-    # What the data bring about ----------------------------------------------------------------------------------------
+    # What the data cause ----------------------------------------------------------------------------------------
 
     def _pass(self, position: int) -> None:
-        """Let happen what first results and ended drains before a position bring about."""
+        """Let happen what first results and ended drains before a position cause."""
         for run in self.runs:
             if run.pending and run.change.method == "delayed-drain":
                 known = max(self._known(v) for v in run.old)

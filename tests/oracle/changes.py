@@ -1,6 +1,6 @@
 """Queries as the paper on query change sees them: functions from the recorded input to results, by brute force.
 
-    rows ─▶ Query.results ─▶ results with depends and trigger ─▶ change_run: what is given out ─▶ change_counts
+    rows ─▶ Query.results ─▶ results with depends and trigger ─▶ change_run: what is emitted ─▶ change_counts
 
 Everything is computed from all rows at once and by brute force. Nothing here knows how the engine does it.
 
@@ -296,7 +296,7 @@ class Aggregates:
         for instance in self.window.instances(self.items(rows, latest), latest):
             if instance.has_row_before(position):
                 if instance.closes is not None:
-                    # A time instance closes before the rows of its end, any other one behind the row that closes it.
+                    # A time instance closes before the rows of its end, any other one after the row that closes it.
                     ends.append(instance.closes[0] + (0 if instance.closes[1] < 0 else 1))
                 else:
                     ends.append(NEVER)
@@ -346,11 +346,11 @@ class Source:
             return {row: (row.time + self.width_us + 1, -1, -1) for row in rows}
         out = {}
         for row in rows:
-            behind = self._behind(row, rows)
-            out[row] = behind[self.count - 1].key if len(behind) >= self.count else (NEVER, -1, -1)
+            after = self._after(row, rows)
+            out[row] = after[self.count - 1].key if len(after) >= self.count else (NEVER, -1, -1)
         return out
 
-    def _behind(self, row: Row, rows: list[Row]) -> list[Row]:
+    def _after(self, row: Row, rows: list[Row]) -> list[Row]:
         """Return the rows that push another out of a counted window, bit by bit."""
         same = [r for r in rows if self.by is None or r.values[self.by] == row.values[self.by]]
         return [r for r in same if r.key > row.key]
@@ -361,8 +361,8 @@ class Source:
             return position + self.width_us  # a row of position - 1 meets rows up to position - 1 + width
         ends = [position]
         for row in (r for r in rows if r.time < position and passes(r)):
-            behind = self._behind(row, rows)
-            ends.append(behind[self.count - 1].time + 1 if len(behind) >= self.count else NEVER)
+            after = self._after(row, rows)
+            ends.append(after[self.count - 1].time + 1 if len(after) >= self.count else NEVER)
         return max(ends)
 
 

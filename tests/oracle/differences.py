@@ -264,6 +264,6 @@ def micros(time: Any) -> int:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return changes as they were given out, without their version."""
+    """Return changes as they were emitted, without their version."""
     names = [n for n in table.column_names if n != "_version"]
     return list(zip(*([same(v) for v in table.column(n).to_pylist()] for n in names), strict=True))

@@ -1,6 +1,6 @@
 """Hopping queries as small trees, and cases: such a query, its streams, and how the engine runs it.
 
-A query has two ways to write a stream: with its window behind it, or, for DuckDB, as the rows that are in that window
+A query has two ways to write a stream: with its window after it, or, for DuckDB, as the rows that are in that window
 at T. All else is text that both read alike. Nothing here knows plans, modes or states.
 """
 
@@ -34,7 +34,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream in FROM; `behind` writes the window behind the alias."""
+    """A stream in FROM; `behind` writes the window after the alias."""
 
     name: str
     window: Window
@@ -92,7 +92,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Select:
-    """One SELECT. `on` has the conditions that each item brings; `explicit` writes them behind JOIN."""
+    """One SELECT. `on` has the conditions that each item brings; `explicit` writes them after JOIN."""
 
     outputs: tuple[Output, ...]
     items: tuple["Item", ...]
@@ -222,7 +222,7 @@ class HopCase:
 
     @property
     def hops(self) -> list[int]:
-        """Return when the query answers: the multiples behind the first row it reads, up to the last one."""
+        """Return when the query answers: the multiples after the first row it reads, up to the last one."""
         times = [t for name in {n for n, _ in self.windows} for t in times_of(self.streams[name])]
         if not times:
             return []

@@ -1,7 +1,7 @@
 """The answers of hopping queries, from the definition: plain SQL over the windows at each hop, in DuckDB.
 
 HopCase ──▶ .sql in our dialect          ──▶ the engine
-        └─▶ recompute: DuckDB, hop by hop ──▶ what the engine is to give out
+        └─▶ recompute: DuckDB, hop by hop ──▶ what the engine is to emit
 """
 
 import math
@@ -35,7 +35,7 @@ def in_window(table: pa.Table, window: Window, hop: int) -> list[int]:
 
 
 def last_times(table: pa.Table, window: Window) -> list[int]:
-    """Return for each row the last T at which it is in its window; the first one is behind its own time."""
+    """Return for each row the last T at which it is in its window; the first one is after its own time."""
     times = times_of(table)
     if not window.rows:
         return [t + window.width_us for t in times]
@@ -43,9 +43,9 @@ def last_times(table: pa.Table, window: Window) -> list[int]:
     later: dict[Row, list[int]] = {}
     out = []
     for time, key in zip(reversed(times), reversed(keys), strict=True):
-        behind = later.setdefault(key, [])
-        out.append(behind[-window.rows] if len(behind) >= window.rows else FOREVER)
-        behind.append(time)
+        later_times = later.setdefault(key, [])
+        out.append(later_times[-window.rows] if len(later_times) >= window.rows else FOREVER)
+        later_times.append(time)
     return out[::-1]
 
 
@@ -96,7 +96,7 @@ def snapshots(case: HopCase) -> Iterator[Answer]:
 
 
 def recompute(case: HopCase) -> list[Answer]:
-    """Return what the query gives out at every hop, also where that is nothing."""
+    """Return what the query emits at every hop, also where that is nothing."""
     if case.emit == "complete":
         return list(snapshots(case))
     out, before = [], Counter[Row]()

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from midstream.model.timing import Timing
 
-BEHIND = 20
-"""So many rows behind one that is far ahead are asked whether it counts."""
+AFTER = 20
+"""So many rows after one that is far ahead are asked whether it counts."""
 
 
 @dataclass
@@ -61,10 +61,10 @@ def _ahead(times: Sequence[int], timing: Timing, others: Sequence[int]) -> set[i
     largest, ahead = None, set()
     for offset, time in enumerate(times):
         if largest is None or time - largest > timing.ahead_us:
-            behind = times[offset + 1 : offset + 1 + BEHIND]
-            follow = sum(t >= time - timing.ahead_us for t in behind)
-            if behind:
-                counts = follow > len(behind) / 2
+            after = times[offset + 1 : offset + 1 + AFTER]
+            follow = sum(t >= time - timing.ahead_us for t in after)
+            if after:
+                counts = follow > len(after) / 2
             else:
                 counts = largest is None or any(end >= time - timing.ahead_us for end in others)
             if not counts:

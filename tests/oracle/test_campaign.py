@@ -138,7 +138,7 @@ class ByHand:
 
 
 def reachable(script: Script) -> Script:
-    """Leave out what lies behind the last row that is read: by hand it would take effect all the same."""
+    """Leave out what lies after the last row that is read: by hand it would take effect all the same."""
     while True:
         read = {name for query in script.queries for name in query.streams}
         latest = max((r.time for name in read for r in script.case.rows[name]), default=-(2**62))
@@ -158,7 +158,7 @@ def run_by_hand(script: Script, rnd: random.Random, folder: Path) -> None:
 def run_on_cluster(script: Script, rnd: random.Random, folder: Path) -> None:
     """Run buckets on stores of their own, with attempts that fail, memory that is lost and drivers that die.
 
-    Several buckets hear a micro-batch later of first results and drains that are over, which decide what a control
+    Several buckets learn a micro-batch later of first results and drains that are over, which decide what a control
     element finds and where a delayed drain goes on: then there is one.
     """
     labels = (4,) if script.delayed or script.controls else rnd.choice([(4,), (4, 7), (1, 2, 5)])

@@ -76,14 +76,14 @@ def test_the_running_example(method: str, expected: list[tuple[Value, ...]]) -> 
     change = Change(BEHIND_5, Q_NEW, method)
     assert run(FROM_3, Q_OLD, change) == expected
     oracle = Oracle({"s": FROM_3}, Q_OLD, [change])
-    # The immediate change loses 11; the new version of the delayed one starts behind the 3 and loses 3 + 4.
+    # The immediate change loses 11; the new version of the delayed one starts after the 3 and loses 3 + 4.
     assert measure(oracle, oracle.given_out()).loss == (method in ("immediate", "delayed-drain"))
 
 
 def test_query_order_and_stream_order() -> None:
-    """Figure 7, with windows of 4 rows in the old query: it closes its last window behind the first of the new one."""
+    """Figure 7, with windows of 4 rows in the old query: it closes its last window after the first of the new one."""
     old = sums(RowsSlide(4, 2))
-    at = 4  # behind the second 3
+    at = 4  # after the second 3
     assert run(FROM_3, old, Change(at, Q_NEW, "drain/stream")) == [(1, 19), (2, 8), (1, 15), (2, 11)]
     assert run(FROM_3, old, Change(at, Q_NEW, "drain/query")) == [(1, 19), (1, 15), (2, 8), (2, 11)]
 
@@ -103,7 +103,7 @@ def studied(method: str, size: int) -> Counts:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_the_sensitivity_study(size: int) -> None:
-    """Figure 15: 2,000 rows, a change behind 1,000, windows of 50 rows before and `size` rows behind it."""
+    """Figure 15: 2,000 rows, a change after 1,000, windows of 50 rows before and `size` rows after it."""
     got = {method: studied(method, size) for method in METHODS}
     smaller = max(0, 50 - size)
     assert {m: g.loss for m, g in got.items()} == {
@@ -150,7 +150,7 @@ def test_tumbling_windows_change_without_error_at_their_ends() -> None:
 def test_time_instances_hold_the_rows_from_the_start_on() -> None:
     rows = rows_of([1, 2, 3, 4, 5, 6], [1, 8, 12, 15, 23, 41])
     query = sums(RangeSlide(10, 10))
-    # T = 50 is not reached: no row comes at or behind it. No row lies in [30, 40).
+    # T = 50 is not reached: no row comes at or after it. No row lies in [30, 40).
     assert [v for _, v in run(rows, query)] == [3, 7, 5]
     assert run(rows, query, Change(13, query, "drain/stream")) == [(1, 3), (1, 7), (2, 4), (2, 5)]
     assert run(rows, query, Change(13, query, "immediate")) == [(1, 3), (2, 4), (2, 5)]

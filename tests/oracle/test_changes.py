@@ -1,4 +1,4 @@
-"""Whatever query a run is changed to, when, how and how often: it gives out what the definitions say, in order."""
+"""Whatever query a run is changed to, when, how and how often: it emits what the definitions say, in order."""
 
 import json
 import random
@@ -276,7 +276,7 @@ def draw_query(rnd: random.Random, tick: int, real: bool, method: str) -> Query:
 
 
 def draw_position(rnd: random.Random, rows: Rows) -> int:
-    """Draw a position: mostly inside, sometimes before or at the first row, at or behind the last one."""
+    """Draw a position: mostly inside, sometimes before or at the first row, at or after the last one."""
     first = min(r[0].time for r in rows.values())
     last = max(r[-1].time for r in rows.values())
     edges = [first, max(0, first - 5), first + 1, last, last + 1, last + 40 * tick_us(rows)]

@@ -54,7 +54,7 @@ def test_another_hop_answers_at_its_multiples_from_there_on(seed: int, tmp_path:
     hop_us = max(1, rnd.choice([case.hop_us // 2, case.hop_us * 2, case.hop_us * 3, case.hop_us - 1]))
     at_us = rnd.randint(case.hops[0] - case.hop_us, case.hops[-1])
     whole = replace(case, emit="complete", silent=False)
-    # It takes effect behind the first hop from there on; before any answer at once.
+    # It takes effect after the first hop from there on; before any answer at once.
     switch = next((hop for hop in case.hops if hop >= at_us), None)
     before = [a for a in recompute(whole) if switch is None or a[0] <= switch]
     after = [] if switch is None else [a for a in recompute(replace(whole, hop_us=hop_us)) if a[0] > switch]
@@ -66,7 +66,7 @@ def test_another_hop_answers_at_its_multiples_from_there_on(seed: int, tmp_path:
 
 
 def as_deltas(answers: list[tuple[int, Counter]]) -> list[tuple[int, Counter]]:
-    """Return answers as differences to those before, signs behind the rows."""
+    """Return answers as differences to those before, signs after the rows."""
     told, last = [], Counter()
     for hop, answer in answers:
         change = Counter({(*row, 1): n for row, n in (answer - last).items()})

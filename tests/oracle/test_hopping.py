@@ -56,7 +56,7 @@ def run_engine(
 ) -> list[tuple[int, Row]]:
     """Replay a case; return hop and row, of a delta with its sign at the end, as they come.
 
-    `more` are further lines of the scenario, behind those of [run].
+    `more` are further lines of the scenario, after those of [run].
     """
     lines = [f"sql = {json.dumps(case.sql)}"]
     for name, table in case.streams.items():
@@ -90,7 +90,7 @@ def check(
     plan: str | None = None,
     more: Sequence[str] = (),
 ) -> None:
-    """Compare what the engine gives out at each hop with what it is to give out; hops come in order."""
+    """Compare what the engine emits at each hop with what it is to emit; hops come in order."""
     asked = f"\nplan {plan}, modes {modes}, working {working}, {' '.join(more)}{case}"
     try:
         got = run_engine(case, folder, modes, working, plan, more)
@@ -204,7 +204,7 @@ def select(item: Stream | Derived, *columns: str) -> Select:
 
 
 def told(case: HopCase) -> dict[int, list[Row]]:
-    """Return the rows given out, by the second of the hop."""
+    """Return the rows emitted, by the second of the hop."""
 
     def nothing_first(row: Row) -> Row:
         return tuple((v is not None, isinstance(v, str), v) for v in row)

@@ -58,11 +58,11 @@ class TaskStore:
         self._head, tables = log.states.get((label, batch - 1), (None, {}))
         self._tables = dict(tables)
 
-    def read_head(self) -> str | None:
+    def read_state(self) -> str | None:
         return self._head
 
-    def write_head(self, head: str) -> None:
-        self._head = head
+    def write_state(self, state: str) -> None:
+        self._head = state
 
     def read(self, key: Key) -> pa.Table:
         return self._tables[key]

@@ -165,7 +165,7 @@ class Simulation:
             raise Found("the query does not come to rest")
         if number > len(self.script.batches):
             machine.finish()
-        rest = not self.to_ask and not machine.fibers and not host.live.unheard
+        rest = not self.to_ask and not machine.fibers and not host.live.unread
         if number >= len(self.script.batches) + IDLE and rest and not self._unread(host) and not host.last_asked:
             self._sent(len(self.sent), (host.ask_to_end(drain=True), host.runs.latest))
             host.last_asked = True

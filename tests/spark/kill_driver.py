@@ -81,10 +81,10 @@ def main(folder: Path, seed: int) -> int:
         status = run.status()
         read = files_read(folder / "checkpoint" / "spark") * ROWS
         ask(run, script, folder, read)
-        now = f"{read} {(status.get('last_batch') or {}).get('batch')} {sorted(run.live.unheard)}"
+        now = f"{read} {(status.get('last_batch') or {}).get('batch')} {sorted(run.live.unread)}"
         if now != changed:
             moved, changed = time.monotonic(), now
-        settled = all_committed(folder / "checkpoint" / "spark") and not run.live.unheard
+        settled = all_committed(folder / "checkpoint" / "spark") and not run.live.unread
         if read >= script.rows and settled and time.monotonic() - moved > SETTLED_S:
             break
         time.sleep(0.05)

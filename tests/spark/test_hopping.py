@@ -180,7 +180,7 @@ def all_read(files: Files, run: Any) -> bool:
 
 
 def grow_until(files: Files, run: Any, done: Callable[[], bool]) -> None:
-    """Let time go on until something has happened: a migration takes effect behind a hop that is answered later."""
+    """Let time go on until something has happened: a migration takes effect after a hop that is answered later."""
     for _ in range(20):
         files.grow(300_000)
         wait_until(lambda: all_read(files, run) or done())

@@ -107,7 +107,7 @@ def test_output_is_in_max_order_and_goes_on_after_a_restart(disorder_us: int, tm
     got = out_rows(tmp_path)
     expected = files.expected(lateness)
     assert len(got) > 100
-    assert got == expected[: len(got)], "what is given out is the beginning of the one sequence"
+    assert got == expected[: len(got)], "what is emitted is the beginning of the one sequence"
     assert [r for r in expected[len(got) :] if r[2] < run.status()["last_batch"]["released_us"]] == []
     assert run.status()["rows_out"] == len(got)
 

@@ -131,7 +131,7 @@ class Maker(threading.Thread):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether what Spark gave out is what recomputing gives."""
+    """Whether what Spark emitted is what recomputing gives."""
 
     equal: bool
     sentence: str

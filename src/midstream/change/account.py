@@ -17,8 +17,8 @@ from midstream.change.trigger import TRIGGER, earlier, left_before
 from midstream.model.time import FOREVER
 
 Mask = npt.NDArray[np.bool_]
-HEARD_EMISSIONS = 4
-"""After so many emissions all buckets have heard that the old version drains, and report its end in time."""
+LATE_EMISSIONS = 4
+"""After so many emissions all buckets know that the old version drains, and report its end in time."""
 LeftAt = tuple[int, float]
 """When something left: event time, and the clock."""
 
@@ -40,7 +40,7 @@ class Account:
         self.drained_from_us: int = FOREVER
         """Where the old version began to drain, of a graceful drain; results over later rows alone are not repeated."""
         self.uncertain: list[npt.NDArray[np.int64]] = []
-        """Times of new results that left when buckets had not heard yet that the old version drains, or no later hop
+        """Times of new results that left when buckets did not know yet that the old version drains, or no later hop
         had shown whether it does."""
         self.ends_late = False
         """An old version hops: that its drain is over is known at the next hop."""
@@ -76,8 +76,8 @@ class Account:
             assert record.ended_us is not None, "it is over"
             in_time = new & (triggers[:, 0] < record.ended_us)
         record.new_results += int(in_time.sum())
-        unheard = record.method == GRACEFUL_DRAIN and len(self.uncertain) < HEARD_EMISSIONS
-        if record.state != FINISHED and (self.ends_late or unheard):
+        early = record.method == GRACEFUL_DRAIN and len(self.uncertain) < LATE_EMISSIONS
+        if record.state != FINISHED and (self.ends_late or early):
             self.uncertain.append(triggers[new, 0])
         if (record.method, record.order) == (DRAIN, QUERY_ORDER):
             record.rows_held = int(in_time.sum()) + (record.rows_held if before else 0)

@@ -47,7 +47,7 @@ class ControlManager:
         self.audited: set[int] = set()
         """Versions that were stopped and run on, only to count what is lost."""
         self.decided: list[Element] = []
-        """Elements the data have brought about, for whoever has to hear of them."""
+        """Elements the data have caused, for whoever has to learn of them."""
         self.last_left: LeftAt | None = None
         """The latest time at which something has left: event time, and the clock."""
         self.clock_us = at_us
@@ -244,7 +244,7 @@ class ControlManager:
                 self.audited.add(life.version)
         life.apply(element.kind, element.at_us)
 
-    # What the data bring about ---------------------------------------------------------------------------------------
+    # What the data cause ---------------------------------------------------------------------------------------
 
     def see(self, version: int, results: Sequence[Results]) -> None:
         """Take what a version gives in this round."""
@@ -255,7 +255,7 @@ class ControlManager:
         self.drained[version, position_us] = (over_us, known_us)
 
     def element(self, element: Element) -> None:
-        """Let an element take effect that the data have brought about: a first result, or the end of a drain."""
+        """Let an element take effect that the data have caused: a first result, or the end of a drain."""
         life = self.lives[element.version]
         if element.kind == FSTART and life.start_us == element.at_us:
             return
@@ -274,7 +274,7 @@ class ControlManager:
                 change.waits_for_result = False
 
     def _changed_over(self, element: Element) -> Change | None:
-        """Return the change that an element belongs to which is heard of after another one took effect."""
+        """Return the change that an element belongs to which becomes known after another one took effect."""
         found = [c for c in self.changes if element.version in c.old and c.position_us <= element.at_us]
         return found[-1] if found else None
 
@@ -352,7 +352,7 @@ class ControlManager:
 
     def _drained_from(self, version: int, position_us: int) -> tuple[int, int]:
         """Return since when nothing from before a position is left, and from when on that was known, be it never."""
-        # Whoever has heard late of a drain may have watched for a later position.
+        # Whoever has learned late of a drain may have watched for a later position.
         found = [(at_us, over) for (v, at_us), over in self.drained.items() if v == version and at_us >= position_us]
         return min(found)[1] if found else (0, FOREVER + 1)
 

@@ -34,5 +34,5 @@ class Gatekeeper:
 
 
 def _left(order: npt.NDArray[np.int64], at_us: int, by_result: bool) -> npt.NDArray[np.bool_]:
-    """Return which results left before an element; before one that a result brought about, at an earlier time."""
+    """Return which results left before an element; before one that a result caused, at an earlier time."""
     return order[:, 0] < at_us if by_result else left_before(order, at_us)

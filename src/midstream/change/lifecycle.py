@@ -86,7 +86,7 @@ class Life:
     elements: list[Element] = field(default_factory=list)
 
     def apply(self, kind: str, at_us: int) -> None:
-        """Let an element take effect; a DStop that is heard of late drains from its own, earlier position."""
+        """Let an element take effect; a DStop that becomes known late drains from its own, earlier position."""
         before, self.state = self.state, after(self.state, kind)
         self.elements.append(Element(kind, self.version, at_us))
         if kind == FSTART:
@@ -123,11 +123,11 @@ class Life:
         """Return, once, that a drain is over, whether the data or another element have ended it."""
         if self.alive or self.drain_us is None or self._times_drained > 1:
             return []
-        told = Element(DRAINED, self.version, self.end_us)
-        self.elements += [told] * (2 - self._times_drained)
-        return [told]
+        drained = Element(DRAINED, self.version, self.end_us)
+        self.elements += [drained] * (2 - self._times_drained)
+        return [drained]
 
-    def hear_drained(self, at_us: int) -> None:
+    def note_drained(self, at_us: int) -> None:
         """Know that it is over in all buckets."""
         if self.drained_here:
             self.elements.append(Element(DRAINED, self.version, at_us))

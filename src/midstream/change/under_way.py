@@ -47,7 +47,7 @@ class Change:
     reference: Reference | None = None
     """Of a delayed drain that is audited: what the new version would have given, started at once."""
     followed: bool = False
-    """It is over, and nothing that this bucket gives out matters to it any more."""
+    """It is over, and nothing that this bucket emits matters to it any more."""
 
     @property
     def method(self) -> Method:
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def pending(self) -> bool:
-        """Return whether it has elements to come that the data bring about."""
+        """Return whether it has elements to come that the data cause."""
         return self.waits_for_result or self.waits_for_drain
 
     @property

@@ -183,9 +183,9 @@ class QueryHost:
         self.controls.send(CONTROL, control=control, at_us=at_us)
 
     def _rounds(self, packed: list[Packed], last: bool = False) -> Left:
-        """Run buckets until what they bring about together has reached all of them.
+        """Run buckets until what they cause together has reached all of them.
 
-        A change or control element takes effect when all buckets know what was brought about before it.
+        A change or control element takes effect when all buckets know what was caused before it.
         """
         left = Left()
         controls = self.controls.take()

@@ -1,7 +1,7 @@
 """Bags of rows: rows of 64-bit codes in one matrix, found by the hash of some of their columns.
 
 A bag is `rows` (a line per row), `until` (the last time each is valid; DEAD when it was taken out) and `chains`: for
-each row its hash, the row behind it in its chain, and its end once more; `heads` has the first row of each chain, by
+each row its hash, the row after it in its chain, and its end once more; `heads` has the first row of each chain, by
 the low bits of the hash, in one column, so that it can be asked for ahead. NULL is a code of its own. Memory is asked
 for some rows ahead: bags are larger than the processor's caches, and what tells that a row is not wanted lies side by
 side.
@@ -103,7 +103,7 @@ def find_pairs(
     Rows before `first` are over; since chains go from later rows to earlier ones, they end there.
 
     Some probes at a time follow their chains together, a row of each in turn, so that memory is waited for once and not
-    once a row: `following` has `count` of them, probe and row, and `start` is the first probe behind these. Returns how
+    once a row: `following` has `count` of them, probe and row, and `start` is the first probe after these. Returns how
     many pairs were found, where to go on, and how many rows were looked at. Keys of one column are equal when their
     hashes are. There must be room for as many pairs as probes follow at a time.
     """

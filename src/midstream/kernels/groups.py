@@ -83,7 +83,7 @@ def enter_ends(
     ends: Vector, entries: Matrix, least: Vector, count: int,
     slots: Vector, until: Vector, signs: Vector, rows: Matrix, columns: Vector, forever: int,
 ) -> int:  # fmt: skip
-    """Enter slot, sign and some columns of tuples behind those there are, but of tuples without an end."""
+    """Enter slot, sign and some columns of tuples after those there are, but of tuples without an end."""
     for i in range(len(slots)):
         if until[i] >= forever:
             continue
@@ -168,7 +168,7 @@ def change_rows(
 ) -> tuple[Matrix, Vector]:
     """Give chosen groups other results, or none; return the rows that go and those that come, with their signs.
 
-    `has` tells which groups have given a row, `given` what was in it behind the keys.
+    `has` tells which groups have given a row, `given` what was in it after the keys.
     """
     changed = np.empty(len(chosen), np.bool_)
     going, coming = 0, 0

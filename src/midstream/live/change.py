@@ -36,7 +36,7 @@ def stored_versions(
 
 @dataclass(frozen=True)
 class PreparedChange:
-    """A change that can be honoured: planned and checked, but nobody has heard of it yet."""
+    """A change that can be honoured: planned and checked, but nobody knows of it yet."""
 
     checkpoint: Checkpoint
     running: Plan

@@ -128,7 +128,7 @@ class Checkpoint(HeldFolder):
         return known
 
     def _introduce(self, who: dict[str, Any]) -> dict[str, Any]:
-        """Write down who the query is; return what is there. Of two processes that begin at once the first is heard."""
+        """Write down who the query is; return what is there. Of two that begin at once the first one counts."""
         document = document_bytes({**who, "id": self.world.names.new()})
         with writing(f"the checkpoint {self.folder}", MidstreamError):
             self.world.files.make_folder(self.folder)

@@ -1,7 +1,7 @@
 """Events: what has happened to a query, one line each, over all its runs.
 
 A micro-batch that is run again after a crash notes the same events: they are there once. So is the end of a change,
-however many runs hear of it. When the file has grown long
+however many runs know of it. When the file has grown long
 it becomes `events.old.jsonl`, in place of the one before.
 """
 
@@ -37,7 +37,7 @@ class EventLog:
         """The last events of micro-batches, as far as they matter; None: nobody has looked."""
         self._bytes = 0
         self._states: dict[tuple[str, str | None], str] = {}
-        """The last state that was noted of whatever has one: a run that begins hears of all of them once more."""
+        """The last state that was noted of whatever has one: a run that begins reads all of them once more."""
 
     def add(self, event: Event) -> None:
         """Append an event, durably; one of a micro-batch that was noted before is not noted again."""

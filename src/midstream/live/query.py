@@ -88,8 +88,8 @@ class LiveQuery:
         """The newest version that runs, or is to."""
         self._planners: dict[int, Planner] = {}
         self._retired = versions.files.over()
-        self.unheard: frozenset[str] = frozenset()
-        """Control rows that say what buckets have brought about together, and that they have not read."""
+        self.unread: frozenset[str] = frozenset()
+        """Control rows that say what buckets have caused together, and that they have not read."""
 
     def plan(self) -> Plan:
         """Return the plan the newest version was started with."""
@@ -152,7 +152,7 @@ class LiveQuery:
             merger.on_batch(outputs)
         reach("results written")
         reports = [output.report for output in outputs]
-        self.unheard -= {c["id"] for report in reports[:1] for c in report["controls"]}
+        self.unread -= {c["id"] for report in reports[:1] for c in report["controls"]}
         if reports and self.planner is not None:
             self.planner.on_batch(reports)
         for report in reports:
@@ -170,7 +170,7 @@ class LiveQuery:
         rows += [(MET, {"of": r["meets_for"]}) for r in reports[:1] if r["meets_for"] is not None]
         for place, (do, row) in enumerate(rows):
             # A micro-batch that is run again sends the same rows.
-            self.unheard |= {self._checkpoint.controls.send(do, identity=f"{batch:08d}-{place}", **row)}
+            self.unread |= {self._checkpoint.controls.send(do, identity=f"{batch:08d}-{place}", **row)}
             reach("buckets told")
         self.newest = merger.version
         self._log.after(batch, merger, (meets and merger.changed) or not merger.quiet)

@@ -14,7 +14,7 @@ from midstream.engine.rows.rows import Rows, Vector, in_arrival_order
 from midstream.model.time import NEVER
 
 WITNESSES = 20
-"""Rows behind one that is too far ahead: it counts if most of them are not earlier, by more than it may be ahead."""
+"""Rows after one that is too far ahead: it counts if most of them are not earlier, by more than it may be ahead."""
 STEP = 4096
 """Rows looked at together for one that is too far ahead."""
 
@@ -68,8 +68,8 @@ class AheadFilter:
     def _borne_out(self, times: Vector, place: int) -> bool:
         """Tell whether a row that is far ahead counts."""
         time_us = int(times[place])
-        behind = times[place + 1 : place + 1 + WITNESSES]
-        if not len(behind):
+        after = times[place + 1 : place + 1 + WITNESSES]
+        if not len(after):
             others = self._others
             return self.largest_us == NEVER or (others is not None and others(time_us - self._ahead_us))
-        return 2 * int(np.count_nonzero(behind >= time_us - self._ahead_us)) > len(behind)
+        return 2 * int(np.count_nonzero(after >= time_us - self._ahead_us)) > len(after)

@@ -22,13 +22,13 @@ class FolderStore:
         self._files = {Key(*key): name for *key, name in saved["tables"]} if saved is not None else {}
         self._fresh: dict[Key, pa.Table] = {}
 
-    def read_head(self) -> str | None:
-        """Return the head, or None before the first micro-batch."""
+    def read_state(self) -> str | None:
+        """Return the bucket state, or None before the first micro-batch."""
         return self._head
 
-    def write_head(self, head: str) -> None:
-        """Replace the head."""
-        self._head = head
+    def write_state(self, state: str) -> None:
+        """Replace the bucket state."""
+        self._head = state
 
     def read(self, key: Key) -> pa.Table:
         """Return a table."""

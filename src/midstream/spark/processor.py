@@ -30,14 +30,14 @@ class SparkStore:
         self._head = head
         self._tables = tables
 
-    def read_head(self) -> str | None:
-        """Return the head, or None before the first micro-batch."""
+    def read_state(self) -> str | None:
+        """Return the bucket state, or None before the first micro-batch."""
         held = self._head.get()
         return None if held is None else str(held[0])
 
-    def write_head(self, head: str) -> None:
-        """Replace the head."""
-        self._head.update((head,))
+    def write_state(self, state: str) -> None:
+        """Replace the bucket state."""
+        self._head.update((state,))
         reach("head written")
 
     def read(self, key: Key) -> pa.Table:

@@ -93,7 +93,7 @@ def rehearse(
 def _hearing(loop: Loop) -> int:
     """Return how many micro-batches without rows there are at the end.
 
-    Where a change waits for a first result, of whatever bucket, buckets hear in the next micro-batch that it has come,
+    Where a change waits for a first result, of whatever bucket, buckets learn in the next micro-batch that it has come,
     and meet before another change takes effect.
     """
     asked = [r for r in loop.schedule if not isinstance(r, MigrationRequest)]
@@ -211,7 +211,7 @@ class Rehearsal:
             self._progress(report.rows_in)
 
     def _send(self, number: int, reports: list[dict[str, Any]]) -> None:
-        """Send what buckets have brought about together, and plans."""
+        """Send what buckets have caused together, and plans."""
         decided = self.merger.decided()
         if self.log is None:
             return

@@ -86,7 +86,7 @@ class SparkRun(LiveRun):
                 continue  # a full disk: the lock says that it lives
 
     def _wait_for_end(self) -> None:
-        """Wait until the query ends, and start it again where buckets have to hear of something; write the status."""
+        """Wait until the query ends, and start it again where buckets have to learn of something; write the status."""
         try:
             failure = self._watched()
         except Exception as error:  # Spark itself is gone
@@ -104,12 +104,12 @@ class SparkRun(LiveRun):
         self._leave_off_in_time(frozenset())
         if self.ends_by_itself:
             # It has read only the control rows that were there when it started.
-            heard: frozenset[str] = frozenset()
-            while (unheard := self.live.unheard) - heard and self._why_failed() is None and not self._asked_to_end():
+            sent: frozenset[str] = frozenset()
+            while self.live.unread - sent and self._why_failed() is None and not self._asked_to_end():
+                sent = self.live.unread
                 self._leaves_off = False
                 self._query = self._start_query()
-                self._leave_off_in_time(unheard)
-                heard = unheard
+                self._leave_off_in_time(sent)
         return self._why_failed()
 
     def _why_failed(self) -> str | None:
@@ -133,7 +133,7 @@ class SparkRun(LiveRun):
                 done_s = clock.elapsed_s() if done_s is None else done_s
                 if not self._query.status["isTriggerActive"] or clock.elapsed_s() - done_s > GRACE_S:
                     self._query.stop()
-            if (self.ends_by_itself and self.live.unheard - sent) or self._asked_to_end():
+            if (self.ends_by_itself and self.live.unread - sent) or self._asked_to_end():
                 self._leaves_off = True
             clock.pause(LOOK_S)
 

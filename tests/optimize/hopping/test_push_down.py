@@ -44,6 +44,6 @@ def test_pushing_differences_down_is_mostly_the_best() -> None:
 
 
 def test_doing_anti_joins_at_once_is_the_best_less_often() -> None:
-    # Joins of random selectivity leave less than many an anti-join: then it is cheaper behind them. Of 1,000: 76.9 %.
+    # Joins of random selectivity leave less than many an anti-join: then it is cheaper after them. Of 1,000: 76.9 %.
     among_all, _ = hits(100, deepest_antis=True)
     assert 0.6 <= among_all <= 0.9

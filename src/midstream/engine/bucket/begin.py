@@ -75,10 +75,10 @@ class Beginnings:
                 state.due.append(ControlRequest(control["control"], here_us, control["id"]))
             elif control["do"] == ELEMENT:
                 # It was decided where the output of all buckets meets.
-                self._hear(Element(control["kind"], control["version"], control["at_us"]))
+                self._take_effect(Element(control["kind"], control["version"], control["at_us"]))
 
-    def _hear(self, element: Element) -> None:
-        """Let an element take effect that the results of all buckets together have brought about."""
+    def _take_effect(self, element: Element) -> None:
+        """Let an element take effect that the results of all buckets together have caused."""
         if element.kind != DRAINED:
             self._control.element(element)
         elif element.version > 0:

@@ -1,6 +1,6 @@
 """Progress: how far the streams of a running query have come, which are silent, which one holds the others back.
 
-    what a micro-batch shows ──▶ too far ahead? not counted ──▶ largest time of each stream, when it was last heard of
+    what a micro-batch shows ──▶ too far ahead? not counted ──▶ largest time of each stream, when its last row came
                                                             └──▶ silent streams ──▶ the streams that are waited for
 
 Every bucket sees the same of all streams, and so judges alike. Rows of one micro-batch count as coming in order of

@@ -26,7 +26,7 @@ FORMAT = 4
 """The form in which buckets write down what they remember.
 
 Since 3, rows of windows over results may be folded; since 4, chunks are lists with their sizes, rows that wait lie in
-chunks, and it is known when streams were last heard of.
+chunks, and it is known when streams last had rows.
 """
 OLDEST_FORMAT = 2
 """What this release still reads."""
@@ -117,7 +117,7 @@ class BucketState:
     @staticmethod
     def read(store: Store, decides: bool, label: int = 0) -> "BucketState":
         """Return what a bucket remembers."""
-        written, name = store.read_head(), f"the state of bucket {label}"
+        written, name = store.read_state(), f"the state of bucket {label}"
         if written is None:
             return BucketState.new(decides)
         plain = document(name, written.encode())
@@ -149,7 +149,7 @@ class BucketState:
             "counted_us": self.counted_us,
             "reached_us": self.reached_us,
         }
-        store.write_head(json.dumps(plain))
+        store.write_state(json.dumps(plain))
 
 
 def _by_position(plain: dict[str, int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Store: where a bucket keeps what must last: a head, and tables under structured keys.
+"""Store: where a bucket keeps what must last: the bucket state, and tables under structured keys.
 
 In process a store is a folder, or there is none; on Spark it is the query's state store. Only there tables become
 bytes.
@@ -24,11 +24,11 @@ class Key(NamedTuple):
 class Store(Protocol):
     """The durable state of one bucket."""
 
-    def read_head(self) -> str | None:
-        """Return the head, or None before the first micro-batch."""
+    def read_state(self) -> str | None:
+        """Return the bucket state, or None before the first micro-batch."""
 
-    def write_head(self, head: str) -> None:
-        """Replace the head."""
+    def write_state(self, state: str) -> None:
+        """Replace the bucket state."""
 
     def read(self, key: Key) -> pa.Table:
         """Return a table."""

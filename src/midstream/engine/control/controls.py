@@ -12,8 +12,8 @@ CONTROLS = {
     MIGRATE: "go on with another plan of the same meaning",
     CHANGE: "go on with another query",
     CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
-    ELEMENT: "what the results of all buckets together have brought about: a version starts, drains or stops",
-    MET: "all buckets have come to the position of a change and know what was brought about before it: it takes effect",
+    ELEMENT: "what the results of all buckets together have caused: a version starts, drains or stops",
+    MET: "all buckets have come to the position of a change and know what was caused before it: it takes effect",
 }
 
 

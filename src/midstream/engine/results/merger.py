@@ -68,7 +68,7 @@ class ResultMerger:
     due: int = 0
     """Changes that were read and whose position has not been reached: it may be in the next micro-batch."""
     behind: bool = False
-    """Buckets have not heard of everything: they may give results of versions that are over."""
+    """Buckets do not know everything: they may give results of versions that are over."""
     delay_us: int = 0
     """The longest that results of the last micro-batch were held back, in event time."""
     _started: set[int] = field(default_factory=set)
@@ -153,7 +153,7 @@ class ResultMerger:
                 self.drained.setdefault(version, {}).setdefault(report["bucket"], {})[position_us] = (over_us, known_us)
 
     def _see_behind(self, reports: Sequence[dict[str, Any]]) -> None:
-        """See whether buckets run other versions than live: they hear later of what all of them brought about."""
+        """See whether buckets run other versions than live: they learn later what all of them caused."""
         alive = [life.version for life in self.control.alive]
         self.behind = any(report["runs"] != alive for report in reports)
 
@@ -187,7 +187,7 @@ class ResultMerger:
         order: they leave as they would straight from the workers.
         """
         (version,) = (life.version for life in self.control.alive)
-        # Buckets may not have heard yet that another version is over.
+        # Buckets may not know yet that another version is over.
         leaving = [item for item in leaving if item.version == version]
         out = []
         left_us = NEVER if self.control.last_left is None else self.control.last_left[0]
@@ -307,7 +307,7 @@ class ResultMerger:
         found = []
         for label in self.labels:
             reported = self.drained.get(version, {}).get(label, {})
-            # A bucket that has heard late of a drain may have watched for a later position.
+            # A bucket that has learned late of a drain may have watched for a later position.
             at_us = min((at_us for at_us in reported if at_us >= position_us), default=None)
             if at_us is None:
                 return None
@@ -329,7 +329,7 @@ class ResultMerger:
     def _open_us(self, change: Change) -> int:
         """Return from where on the new version of a delayed drain may still give what its reference has given.
 
-        Buckets may hear of its start in a later micro-batch, and give what it gives from there on. It may start before
+        Buckets may learn of its start in a later micro-batch, and give what it gives from there on. It may start before
         now, where it is known later that a drain was over.
         """
         late = any(self._hops(v) for v in change.old)
@@ -340,7 +340,7 @@ class ResultMerger:
         return NEVER if late else self._reached_us
 
     def _announce_drained(self, version: int, position_us: int, over: tuple[int, int]) -> None:
-        """Let buckets hear, once, that a version is drained whose answers are of all of them."""
+        """Let buckets learn, once, that a version is drained whose answers are of all of them."""
         known = self.control.drained.get((version, position_us))
         if self._hops(abs(version)) and known is None:
             self.control.see_drained(version, position_us, *over)
@@ -377,9 +377,9 @@ class ResultMerger:
         return keep is None or bool(keep[0])
 
     def decided(self) -> list[dict[str, Any]]:
-        """Return, once, the elements that results of all buckets together have brought about, as control rows.
+        """Return, once, the elements that results of all buckets together have caused, as control rows.
 
-        A bucket that is alone has brought them about itself.
+        A bucket that is alone has caused them itself.
         """
         found, self.control.decided = self.control.decided, []
         return [{"kind": e.kind, "version": e.version, "at_us": e.at_us} for e in found if len(self.labels) > 1]

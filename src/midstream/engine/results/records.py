@@ -1,4 +1,4 @@
-"""Records of migrations, as they are heard of from the buckets, micro-batch by micro-batch."""
+"""Records of migrations, as buckets report them, micro-batch by micro-batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +55,7 @@ class Records:
             record["output_delay_us"] = max(record["output_delay_us"], delay_us)
 
     def all(self) -> list[dict[str, Any]]:
-        """Return all records, in the order they were first heard of."""
+        """Return all records, in the order they were first reported."""
         return list(self._records.values())
 
     def to_plain(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ The name of a class in a description is that of its module and its own.
 from midstream.migrate import (
     background,
     characteristics,
+    class_entries,
     completion,
     decompose,
     gap,
@@ -146,6 +147,7 @@ VALUES = _by_name(
 STATES = _by_name(
     background.BackgroundState,
     characteristics.CharacteristicsTable, characteristics.Region,
+    class_entries.ClassEntries,
     completion.StateCompletion,
     decompose.Task,
     gap.Gap, gap.KeyCount,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Vector = npt.NDArray[np.int64]
 KEPT_BATCHES = 4
-"""What brings a drain about is heard of within so many micro-batches."""
+"""What ends a drain is known within so many micro-batches."""
 
 
 class Ends:
