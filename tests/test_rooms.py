@@ -4,6 +4,7 @@ Imports are read from the syntax tree, so those inside functions and under `if T
 """
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -67,8 +68,13 @@ def room_of(path: PurePosixPath) -> str:
     return path.parts[0]
 
 
-def imports_of(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and full dotted name of everything a file imports, `from a import b` as `a.b`."""
+@functools.cache
+def imports_of(path: PurePosixPath, source: str) -> tuple[tuple[int, str], ...]:
+    """Return line and full dotted name of everything a file imports, `from a import b` as `a.b`."""
+    return tuple(_imports_of(path, source))
+
+
+def _imports_of(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
     package = ["midstream", *path.parent.parts]
     for node in ast.walk(ast.parse(source)):
         match node:
