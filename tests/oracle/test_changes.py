@@ -466,7 +466,7 @@ def check_however_cut(
 
 
 @pytest.mark.parametrize("seed", seeds(20_000, 16, quick=1))
-@pytest.mark.parametrize("methods", PAIRS, ids="+".join)
+@pytest.mark.parametrize("methods", few_quick([(pair,) for pair in PAIRS], 9), ids="+".join)
 def test_changes_that_meet(methods: tuple[str, str], seed: int, tmp_path: Path) -> None:
     """A second change close after the first, by all pairs of methods."""
     rnd = random.Random(seed * 100 + PAIRS.index(methods))
