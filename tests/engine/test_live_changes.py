@@ -29,7 +29,7 @@ class LiveCluster(Cluster):
     """A cluster that runs a live script."""
 
     goes_on = False
-    """It is run again after it was drained, with no further rows, and hears of what the drain has brought about."""
+    """It is run again after it was drained, with no further rows, and learns what the drain has caused."""
 
     def __init__(
         self, script: LiveScript, folder: Path, labels: tuple[int, ...], rnd: random.Random, crashes: float
@@ -47,7 +47,7 @@ class LiveCluster(Cluster):
         return [tuple(row.values()) for d in self.departures for row in d.rows.to_pylist()]
 
     def run(self) -> ResultMerger:
-        script, heard = self.script, list[list[dict[str, Any]]]()
+        script, learned = self.script, list[list[dict[str, Any]]]()
         idle = IDLE * (1 + self.late_by)
         total = script.batches + idle * (1 + self.goes_on) + 1
         for number in range(total):

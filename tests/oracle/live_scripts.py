@@ -23,7 +23,7 @@ from oracle.hop_queries import COLUMNS
 from oracle.test_changes import Migration, draw_meeting, draw_migrating, tick_us
 
 IDLE = 3
-"""Micro-batches without rows at the end: buckets hear of what they have brought about."""
+"""Micro-batches without rows at the end: buckets learn what they have caused."""
 Case = test_changes.Case | test_hop_changes.Case
 LAST_VALUES = {"k": 0, "v": 1}
 """Of the rows that end a script; other columns are null."""

@@ -17,7 +17,7 @@ EVERY = 50
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
-    parser.add_argument("--seeds", default="0:200", help="one seed, or first:behind the last")
+    parser.add_argument("--seeds", default="0:200", help="one seed, or first:after the last")
     parser.add_argument("--two-drivers", action="store_true", help="drivers lose their locks, and go on")
     parser.add_argument("--resume", type=Path, help="a file that says which seeds were run, and what was found")
     parser.add_argument("--shrink", type=int, default=200, help="how many smaller cases are tried; 0: none")

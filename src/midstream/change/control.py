@@ -62,7 +62,7 @@ class ControlManager:
     def alive(self) -> list[Life]:
         """Return the versions that rows can still make answer, the newest last.
 
-        In one of several buckets these are the same as in the others: one that is drained here lives until it is heard
+        In one of several buckets these are the same as in the others: one that is drained here lives until it is known
         that it is drained everywhere. What a change means depends on it, and how far buckets go.
         """
         return sorted(filter(self._lives, self.lives.values()), key=lambda life: life.version)

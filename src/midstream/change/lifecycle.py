@@ -116,7 +116,7 @@ class Life:
 
     @property
     def _times_drained(self) -> int:
-        """Return 1 when a drain is over, 2 when all buckets have heard of that."""
+        """Return 1 when a drain is over, 2 when all buckets know that."""
         return self._since_start.count(DRAINED)
 
     def announce_drained(self) -> list[Element]:

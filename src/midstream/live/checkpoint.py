@@ -45,9 +45,9 @@ FORMAT = 1
 SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
 SILENT_S = 60.0
-"""A query on another host that has not been heard of for so long is taken for dead."""
+"""A query on another host that has shown no life for so long is taken for dead."""
 LONG_DEAD_S = 7 * 86_400.0
-"""No clock is so wrong: one that was heard of longer ago is dead."""
+"""No clock is so wrong: one that showed life longer ago is dead."""
 LOOKS, LOOK_S = 12, 1.0
 """How often, and after how long a pause, a heartbeat is looked at again when its time says nothing."""
 
@@ -192,7 +192,7 @@ class Checkpoint(HeldFolder):
         return False
 
     def _signs(self, status: dict[str, Any]) -> list[float]:
-        """Return when the process that runs the query was heard of, by its clock; a power cut may take a beat."""
+        """Return when the process that runs the query last showed life, by its clock; a power cut may take a beat."""
         beat: Any = None
         with suppress(BrokenFileError):
             beat = (self.world.read_json(self.folder / "heartbeat") or {}).get("at")

@@ -86,7 +86,7 @@ class Beginnings:
             if watched_us is not None and family_of(self._spec.plan_of(element.version)).drains_with_others:
                 self._control.see_drained(element.version, watched_us, element.at_us, element.at_us)
                 self._control.follow()
-            self._control.lives[element.version].hear_drained(element.at_us)
+            self._control.lives[element.version].note_drained(element.at_us)
         else:
             self._control.end_reference(-element.version)
 
@@ -130,7 +130,7 @@ class Beginnings:
     def must_meet(self, due: Due) -> bool:
         """Return whether all buckets have to come to the position of something first.
 
-        What their results bring about together before it comes before it: a first result, the end of a drain, the start
+        What their results cause together before it comes before it: a first result, the end of a drain, the start
         after one.
         """
         control = self._control

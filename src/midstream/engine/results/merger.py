@@ -227,7 +227,7 @@ class ResultMerger:
         """Let a change or a control element take effect as it did in the buckets."""
         if "refused" in item:
             if ControlRequest(item["control"]).element == ABORT:
-                # Buckets hear later that a drain is over, and so is the change.
+                # Buckets learn later that a drain is over, and so is the change.
                 try:
                     self.control.abortable()
                 except PlanError as error:
