@@ -210,7 +210,8 @@ def test_only_offsets_that_were_never_finished_are_cleared(checkpoint: Checkpoin
         (offsets / half).touch()
     assert planned_batch(checkpoint.spark) == -1
     assert [file.name for file in offsets.iterdir()] == ["left by someone else"]
-    for name in ("0", ".0.crc", ".1.77aa.tmp"):
+    (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n-')
+    for name in (".0.crc", ".1.77aa.tmp"):
         (offsets / name).touch()
     assert planned_batch(checkpoint.spark) == 0  # a first micro-batch was written: Spark copes with the rest
     assert len(list(offsets.iterdir())) == 4
