@@ -2,14 +2,19 @@
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
-from engine.live_host import some_rows
-from engine.soak import Soak
+from engine.live_host import HostedRun, some_rows, two_streams
+from engine.soak import MemoryFiles, Soak, TickingClock
 
+from midstream.change import forget
+from midstream.engine.world import World
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.kept import Retention
+from midstream.live.result_folder import ResultFolder
 from midstream.live.retention import KEPT_VERSIONS
+from midstream.local.disk import RandomNames
 from midstream.model.errors import MidstreamError
 from midstream.spark.pipeline_file import read_pipeline
 
@@ -84,6 +89,21 @@ def test_versions_that_are_long_over_are_forgotten() -> None:
     assert sum(name.endswith(".version") for name in names) < 2 * KEPT_VERSIONS + 256 / 4
     assert len(soak.files.names(soak.folder / "checkpoint" / "control")) < 300
     assert soak.run.live.newest == 151
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_a_version_that_waits_for_its_position_is_not_forgotten(buckets: int) -> None:
+    """Its rows are kept already, for the position has been reached; but older rows may still come."""
+    world, stores = World(MemoryFiles(), TickingClock(), RandomNames()), dict[int, Any]()
+    folder, queries = Path("/waits"), [f"SELECT k, v FROM a [RANGE {n} SECONDS]" for n in (1, 2, 3)]
+    sink = ResultFolder(folder / "out", world)
+    with mock.patch.object(forget, "KEPT", 1):
+        run = HostedRun(queries[0], two_streams(), folder, stores, buckets, sink, world, 5_000_000)
+        for n in range(60):
+            if n >= 10 and n % 10 in (0, 3):
+                run.change(queries[n % 3], "immediate")
+            run.tick(some_rows(1, n, 1))
+    assert run.live.newest == 11
 
 
 @pytest.mark.slow

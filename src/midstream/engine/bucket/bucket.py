@@ -98,7 +98,7 @@ class Bucket:
         statistics = None if newest is None else newest.run.statistics()
         shared = versions.close(drain)
         state.read_controls(controls)
-        forget_settled(self.control)
+        forget_settled(self.control, {*versions.open, *versions.waiting()})
         state.batches += 1
         if self._store is not None:
             state.write(self._store)
