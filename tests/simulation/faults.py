@@ -5,6 +5,7 @@ import random
 from simulation.machine import Fault
 from simulation.scripts import Script, draw_script
 from simulation.simulation import Case
+from simulation.wider import is_wide, widened
 
 KINDS = {
     "kill": 5, "kill driver": 5, "power cut": 4, "disk full": 2, "clock": 2, "memory lost": 2, "memory full": 1,
@@ -51,4 +52,9 @@ def two_drivers_of(seed: int) -> Case:
 
 def case_of(seed: int) -> Case:
     """Return the case of a seed."""
+    return widened(plain_case_of(seed)) if is_wide(seed) else plain_case_of(seed)
+
+
+def plain_case_of(seed: int) -> Case:
+    """Return the case of a seed without what is drawn for every other one besides."""
     return draw_case(seed, draw_script(seed))

@@ -8,11 +8,9 @@ A host that finds a micro-batch planned and not committed runs that one first, w
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from midstream.live.kept import Retention
 from midstream.live.planned import LiveStream, PlannedLive
-from midstream.live.run import EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import MOST_WAITING, EndOfRun, LiveRun, LiveSettings
 from midstream.live.sink import BatchSink
-from midstream.model.timing import Timing
 from simulation.log import Planned
 from simulation.process import Process
 from simulation.tasks import SimulatedLines
@@ -26,10 +24,10 @@ class SimulatedHost(LiveRun):
 
     def __init__(self, sim: "Simulation", process: Process, sink: BatchSink) -> None:
         script = sim.script
-        streams = [LiveStream(schema, Timing(script.lateness_us)) for schema in script.schemas]
+        streams = [LiveStream(schema, script.timing_of(k)) for k, schema in enumerate(script.schemas)]
         query = PlannedLive("simulated", script.plans[0], streams, script.planned, {})
         settings = LiveSettings(sim.checkpoint, len(script.labels), script.ordered, [s.name for s in script.schemas])
-        settings = replace(settings, kept=Retention(control_rows=2))
+        settings = replace(settings, kept=script.kept, waiting=script.waiting or MOST_WAITING)
         super().__init__(query, settings, process.world)
         self.sim, self.process = sim, process
         self._open(sink, script.labels[: self.buckets])

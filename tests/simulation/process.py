@@ -79,7 +79,10 @@ class ProcessFiles:
     def names(self, folder: Path) -> list[str]:
         self._process.step("names", folder, changes=False)
         found = self._disk.find(folder)
-        return sorted(found.names) if isinstance(found, Folder) else []
+        names = sorted(found.names) if isinstance(found, Folder) else []
+        if names and folder.name.startswith(".pending-") and self._process.machine.take("stale parts"):
+            del names[-1]
+        return names
 
     def make_folder(self, folder: Path) -> None:
         if self._disk.find(folder) is not None:

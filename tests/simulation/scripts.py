@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.lang.sql import parse_query
+from midstream.live.kept import Retention
 from midstream.local.replay import make_plan
 from midstream.model.stream import StreamSchema
+from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
 from oracle import campaign
 from oracle.changes import METHODS, Query
@@ -24,7 +26,8 @@ from oracle.test_changes import STREAMS, draw_meeting, draw_migrating, draw_rows
 
 FOLDER, TABLE, NUMBERS = "folder", "table", "numbers"
 """Kinds of sinks."""
-KINDS = ("join", "changes", "migrating", "any", "any", "except")
+JOIN, EXCEPT = "join", "except"
+KINDS = (JOIN, "changes", "migrating", "any", "any", EXCEPT)
 CHANGE, MIGRATE, CONTROL, SNAPSHOT, STOP, DRAIN, REGISTERED = (
     "change", "migrate", "control", "snapshot", "stop", "drain", "registered",
 )  # fmt: skip
@@ -63,11 +66,24 @@ class Script:
     partitions: int = 1
     other_default: bool = False
     """The host's default file system is another one than that of the checkpoint."""
+    timings: tuple[Timing, ...] = ()
+    """By stream, where there is more to say than the lateness."""
+    waiting: int | None = None
+    """How many rows may wait."""
+    kept: Retention = field(default_factory=lambda: Retention(control_rows=2))
+    reorders: bool = False
+    """A source gives its rows in another order whenever it is read."""
+    deleted: bool = False
+    """This process has run another query in the same folders, which was deleted since."""
     tables: dict[tuple[int, str], list[pa.Table | None]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def plans(self) -> list[Plan]:
         return [planned(sql, self.schemas) for sql in self.queries]
+
+    def timing_of(self, place: int) -> Timing:
+        """Return how the rows of a stream are judged."""
+        return self.timings[place] if self.timings else Timing(self.lateness_us)
 
     def planned(self, query: Any, plan: str | None, join: str) -> Plan:
         """Plan a query, as the process that started the run does."""
@@ -89,6 +105,9 @@ class Script:
         lines = [
             f"{self.kind}: buckets {self.labels}, {self.sink}, ordered {self.ordered}, lateness {self.lateness_us}"
         ]
+        if self.timings or self.waiting or self.reorders or self.deleted:
+            said = f"timings {self.timings}, waiting {self.waiting}, {self.kept}"
+            lines.append(f"  {said}, reorders {self.reorders}, deleted {self.deleted}")
         lines += [f"  query {n}: {sql}" for n, sql in enumerate(self.queries)]
         lines += [f"  batch {n}: {rows}" for n, rows in enumerate(self.batches)]
         return "\n".join([*lines, *(f"  before batch {action}" for action in self.actions)])
@@ -124,13 +143,13 @@ def draw_script(seed: int) -> Script:
     """Draw a script."""
     rnd = random.Random(f"script {seed}")
     kind = KINDS[seed % len(KINDS)]
-    return {"join": _join, "changes": _changes, "migrating": _migrating, "any": _any, "except": _except}[kind](rnd)
+    return {JOIN: _join, "changes": _changes, "migrating": _migrating, "any": _any, EXCEPT: _except}[kind](rnd)
 
 
 def _join(rnd: random.Random) -> Script:
     rows = draw_rows(rnd, 40)
     query = draw_wide_join(rnd, tick_us(rows))
-    return _cut(rnd, "join", [query], rows, [])
+    return _cut(rnd, JOIN, [query], rows, [])
 
 
 def _changes(rnd: random.Random) -> Script:
@@ -168,7 +187,7 @@ def _except(rnd: random.Random) -> Script:
 
     queries = [f"{side('s')} EXCEPT {side(rnd.choice('ru'))}" for _ in range(2)]
     asked = [(rnd.choice(rows["s"]).time, CHANGE, (1, "immediate"))] if rnd.random() < 0.7 else []
-    return _cut(rnd, "except", queries, rows, asked)
+    return _cut(rnd, EXCEPT, queries, rows, asked)
 
 
 def _cut(rnd: random.Random, kind: str, queries: Sequence[Query | str], rows: Any, asked: Sequence[Any]) -> Script:

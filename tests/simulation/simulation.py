@@ -10,18 +10,25 @@ micro-batches. A stop or a drain is for one run: it is read again only where the
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from engine.soak import MemoryFiles, TickingClock
+
+from midstream.change import forget
 from midstream.engine.control.controls import CHANGE, DRAIN, STOP
+from midstream.engine.world import World
 from midstream.live import repository, retention
+from midstream.live.repository import StoredVersions
 from midstream.model.errors import MidstreamError
+from simulation.disk import File
+from simulation.event_files import EventFiles
 from simulation.fiber import Fiber
 from simulation.host import SimulatedHost
 from simulation.log import ConcurrentDriver, HostLog
-from simulation.machine import HOME, Fault, Found, Machine, failure_of
+from simulation.machine import HOME, Fault, Found, Machine, SimulatedNames, failure_of
 from simulation.outcome import Outcome, outcome_of
 from simulation.process import Crash, Process
 from simulation.reader import Reader
@@ -35,6 +42,8 @@ IDLE = 2
 """Micro-batches without rows before the end."""
 MOST_IDLE = 40
 MOST_DRIVERS = 120
+MOST_VERSIONS = 12
+"""Versions that a query had which was deleted."""
 ENDING = (STOP, DRAIN)
 BY_USER = re.compile(r"\d{20}-[0-9a-f]{8}\.json")
 
@@ -63,8 +72,9 @@ class Simulation:
         self.log = HostLog()
         self.checkpoint = CHECKPOINT
         self.reader = Reader(self.machine.disk, RESULTS, lambda: bool(self.machine.zombies))
-        self.machine.watchers.append(self.reader.look)
-        self.machine.on_power_cut = lambda: self.reader.on_power_cut(self.log.commits)
+        self.events = EventFiles(self.machine.disk, CHECKPOINT)
+        self.machine.watchers += [self.reader.look, self.events.look]
+        self.machine.on_power_cut = self._on_power_cut
         self.machine.on_second = self._second_driver
         self.to_ask = list(self.script.actions)
         self.controls: dict[str, dict[str, Any]] = {}
@@ -82,6 +92,10 @@ class Simulation:
         self.over = False
         self.drivers = 0
 
+    def _on_power_cut(self) -> None:
+        self.reader.on_power_cut(self.log.commits)
+        self.events.on_power_cut()
+
     def run(self) -> "Simulation":
         """Run drivers, one after the other, until the last has read everything."""
         while not self.over:
@@ -92,6 +106,7 @@ class Simulation:
         self.machine.finish()
         self._raise_found()
         self.reader.look()
+        self.events.look()
         return self
 
     def _drive(self) -> None:
@@ -120,6 +135,10 @@ class Simulation:
         if self.machine.zombies or isinstance(failure, ConcurrentDriver | TaskFailed):
             return True  # whoever is behind finds that others have gone on, in whatever way; the next driver recovers
         if isinstance(failure, MidstreamError) and "in use" in str(failure):
+            return True
+        if self.script.waiting is not None and "rows wait, and no more" in str(failure):
+            return True  # the next driver runs the micro-batch again, and goes on behind it
+        if any(f.what == "stale parts" for f in self.case.faults) and "results are found" in str(failure):
             return True
         return self.disk_full and "No space left" in f"{failure} {failure.__cause__}"
 
@@ -190,9 +209,10 @@ class Simulation:
         for name in names:
             row = json.loads(self.machine.disk.file(self.checkpoint / "control" / name).data)
             self.controls[name] = row
-            if row["do"] == CHANGE:
-                file = self.checkpoint / "versions" / f"{row['version']:04d}.version"
-                self.versions[row["version"]] = self.machine.disk.file(file).data
+            file = self.machine.disk.find(self.checkpoint / "versions" / f"{row.get('version', 0):04d}.version")
+            if row["do"] == CHANGE and isinstance(file, File):
+                # It is gone where whoever asks has slept for so long that others took it for nobody's.
+                self.versions[row["version"]] = file.data
         return tuple(names)
 
     def on_planned(self, host: SimulatedHost, number: int) -> None:
@@ -282,7 +302,7 @@ class Undisturbed(Simulation):
     """The same run without faults: micro-batches read what those of the disturbed run have read."""
 
     def __init__(self, disturbed: Simulation) -> None:
-        super().__init__(Case(disturbed.case.seed, disturbed.script))
+        super().__init__(Case(disturbed.case.seed, replace(disturbed.script, waiting=None)))
         self.disturbed = disturbed
         self.to_ask = []
 
@@ -297,7 +317,7 @@ class Undisturbed(Simulation):
                     names.append(name)
                 continue
             if BY_USER.fullmatch(name):
-                if row["do"] == CHANGE:
+                if row["do"] == CHANGE and row["version"] in before.versions:
                     version = before.versions[row["version"]]
                     host.process.world.files.make_folder(self.checkpoint / "versions")
                     host.process.world.put(self.checkpoint / "versions" / f"{row['version']:04d}.version", version)
@@ -326,11 +346,24 @@ class Undisturbed(Simulation):
         self.over = self.last.last_asked
 
 
+def run_before(script: Script) -> None:
+    """Let this process have read the versions of another query in the same folders, that was deleted since."""
+    world = World(MemoryFiles(), TickingClock(), SimulatedNames("deleted"))
+    plans, folders = script.plans, (CHECKPOINT / "versions", CHECKPOINT / "control")
+    versions = StoredVersions(*folders, world.names.new(), plans[0], {}, world)
+    for _ in range(MOST_VERSIONS):
+        number = versions.files.add("", plans[0], "nobody")
+        versions.plan_of(number)
+        versions.is_asked(number)
+
+
 def simulate(case: Case) -> tuple[str, Outcome]:
     """Run a case and compare it with the undisturbed run; return its trace and outcome. Found if they differ."""
-    # Control rows that were read go soon, so that it is seen whether somebody needs them.
-    with mock.patch.multiple(retention, EVERY=3):
+    # What is read or over is forgotten soon, so that it is seen whether somebody needs it.
+    with mock.patch.multiple(retention, EVERY=3, KEPT_VERSIONS=1), mock.patch.object(forget, "KEPT", 1):
         disturbed = Simulation(case)
+        if case.script.deleted:
+            run_before(case.script)
         try:
             disturbed.run()
         finally:

@@ -84,7 +84,13 @@ class SimulatedLines:
         for position, stream in host.inputs:
             for table in host.sim.script.parts(self.batch, stream.name):
                 args = (position, stream, table, number)
-                packed += self._task(f"pack {stream.name}", lambda p, a=args: self._pack(p, *a))
+                attempts = [
+                    self._task(f"pack {stream.name}", lambda p, a=args: self._pack(p, *a))
+                    for _ in range(2 if host.sim.script.reorders else 1)
+                ]
+                for label in host.labels:  # each bucket may get its rows from another attempt
+                    attempt = attempts[0] if len(attempts) == 1 else host.process.machine.rnd.choice(attempts)
+                    packed += [line for line in attempt if line.bucket == label]
                 number += 1
         for text in self.controls:
             packed += [PackedLine(label, CONTROL, 0, 0, 0, 0, text) for label in host.labels]
@@ -117,8 +123,13 @@ class SimulatedLines:
         return replace(self.host.live.versions, world=process.world)
 
     def _pack(self, process: Process, position: int, stream: Any, table: pa.Table | None, part: int) -> list[Any]:
-        versions = self._versions(process)
-        packer = Packer(versions.wanted, stream.name, position, stream.time, self.host.labels, False)
+        versions, spec = self._versions(process), self.host.bucket_spec()
+        if table is not None and self.host.sim.script.reorders:
+            table = table.take(process.machine.rnd.sample(range(table.num_rows), table.num_rows))
+        packer = Packer(
+            versions.wanted, stream.name, position, stream.time, self.host.labels, False,
+            spec.judges_ahead, spec.timings[position].ahead_us,
+        )  # fmt: skip
         lines = [PackedLine(*line) for line in packer.lines(table, part)]
         process.step("packed", changes=False)
         return lines

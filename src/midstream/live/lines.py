@@ -51,6 +51,11 @@ def _table(item: Leaving) -> pa.Table:
     return table.replace_schema_metadata({SAID: json.dumps(said).encode()})
 
 
+def reports_of(lines: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the reports among what buckets emitted in a micro-batch."""
+    return [json.loads(bytes(line.blob)) for line in lines if line.kind == REPORT]
+
+
 def of_lines(lines: Iterable[Any]) -> list[BucketOutput]:
     """Return what all buckets emitted in a micro-batch; lines have bucket, kind and blob."""
     outputs: dict[int, BucketOutput] = {}

@@ -26,7 +26,7 @@ from midstream.engine.results.merger import Departure
 from midstream.engine.results.output import ORDER
 from midstream.engine.world import World
 from midstream.live.blobs import from_blob
-from midstream.live.lines import RESULT, Lines
+from midstream.live.lines import RESULT, Lines, reports_of
 from midstream.live.owned_folder import take_folder
 from midstream.live.sink import Owner, together
 from midstream.local.disk import THIS_MACHINE
@@ -69,7 +69,8 @@ class ResultFolder:
         others = lines.written(PartFiles(str(pending), schema, self._world))
         reach("sink pending")
         parts = sorted(name for name in files.names(pending) if name.startswith("part-"))
-        self._publish(schema, (b for name in parts for b in pa.ipc.open_stream(files.read(pending / name))), batch)
+        found = (b for name in parts for b in pa.ipc.open_stream(files.read(pending / name)))
+        self._publish(schema, found, batch, sum(r["rows_out"] for r in reports_of(others)))
         files.remove_folder(pending)
         return others
 
@@ -99,8 +100,13 @@ class ResultFolder:
             self._world.files.make_folder(pending)
         return pending
 
-    def _publish(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], batch: int) -> None:
-        """Let a batch be seen, whole; one that is there already stays as it is."""
+    def _publish(
+        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], batch: int, expected: int | None = None
+    ) -> None:
+        """Let a batch be seen, whole; one that is there already stays as it is.
+
+        `expected` is how many rows those say that have written it, where others have: a listing may lack a file.
+        """
         held, writer, rows = pa.BufferOutputStream(), None, 0
         for part in batches:
             if part.num_rows:
@@ -109,6 +115,11 @@ class ResultFolder:
                 rows += part.num_rows
         if writer is not None:
             writer.close()
+        if expected not in (None, rows):
+            raise SinkError(
+                f"of micro-batch {batch} {rows:,} results are found in {self.folder}, and {expected:,} were written: "
+                "nothing is lost, start the query again and the micro-batch runs once more"
+            )
         there = self._there(batch)
         if there is not None and there != rows:
             raise SinkError(
