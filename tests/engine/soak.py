@@ -4,7 +4,8 @@
     a change, a migration, a snapshot, a late row now and then; results are taken away, as a reader would
 
 Flat: the heads and tables of the buckets, the files of the checkpoint and their sizes, the memory of this process, what
-is written in a micro-batch. `make soak BATCHES=1000000` prints them, and the time of a micro-batch, as it goes.
+is written in a micro-batch, and all that the driver remembers. Seldom is it started again, so that what a restart
+would take away is seen to grow. `make soak BATCHES=1000000` prints them, and the time of a micro-batch, as it goes.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from engine.memory_store import MemoryStore
 
 from midstream.engine.world import Data, World
 from midstream.live.kept import Retention
-from midstream.live.repository import _plans
+from midstream.live.repository import _plans, _rows
 from midstream.live.result_folder import ResultFolder
 from midstream.local.disk import RandomNames
 from midstream.plan.plan import Plan
@@ -33,6 +34,7 @@ FIRST = """SELECT a.k, a.v, b.v AS w FROM a [RANGE 20 SECONDS], b [ROWS 40] WHER
 SECOND = FIRST.replace("20 SECONDS", "10 SECONDS")
 TAKEN_EVERY = 200
 """Micro-batches after which results and late rows are taken away."""
+RESTARTED_EVERY = 300_000
 
 
 class Unlocked:
@@ -168,11 +170,14 @@ class Sizes:
     written: float
     memory: int
     batch_ms: float
+    remembered: dict[str, int]
+    """What the driver remembers that is not written down, and how many of them."""
 
     def __str__(self) -> str:
         return (
             f"head {self.head:,} B, {self.tables} tables, {self.files} files of {self.file_bytes:,} B, "
-            f"{self.written:,.0f} B written a batch, {self.memory / 1e6:,.1f} MB, {self.batch_ms:.2f} ms a batch"
+            f"{self.written:,.0f} B written a batch, {self.memory / 1e6:,.1f} MB, {self.batch_ms:.2f} ms a batch; "
+            f"remembered: {', '.join(f'{count} {name}' for name, count in self.remembered.items())}"
         )
 
 
@@ -219,7 +224,7 @@ class Soak:
         self.batch += 1
         if self.batch % TAKEN_EVERY == 0:
             self._take()
-        if self.batch % 5_000 == 0:  # a restart
+        if self.batch % RESTARTED_EVERY == 0:
             self.run.end()
             self.run = self._opened()
 
@@ -254,8 +259,17 @@ class Soak:
             memory = int(statm.read().split()[1]) * 4096
         return Sizes(
             max(len(store.head or "") for store in stores), sum(len(store.tables) for store in stores), len(files),
-            sum(map(len, files)), written, memory, batch_ms,
+            sum(map(len, files)), written, memory, batch_ms, self._remembered(),
         )  # fmt: skip
+
+    def _remembered(self) -> dict[str, int]:
+        run, live, events = self.run, self.run.live, self.run._checkpoint.events
+        return {
+            "plans": sum(map(len, _plans.values())), "rows": sum(map(len, _rows.values())),
+            "changes": len(live.records.all()), "lives": len(live._merger.control.lives),
+            "retired": len(live._retired), "migrations": len(run._records.all()), "gaps": len(run._gap_s),
+            "noted": len(events._noted or ()), "states": len(events._states),
+        }  # fmt: skip
 
     def grown(self) -> list[str]:
         """Return what has grown: larger in the last third of the looks than ever in those before, by a quarter."""
@@ -266,6 +280,10 @@ class Soak:
             was, now = max(getattr(s, name) for s in before), sum(getattr(s, name) for s in last) / third
             if now > 1.25 * was + (20_000_000 if name == "memory" else 0):
                 out.append(f"{name}: {was:,.0f} became {now:,.0f}")
+        for name in last[-1].remembered:
+            most, now = (max(s.remembered[name] for s in part) for part in (before, last))
+            if now > 1.25 * most + 2:
+                out.append(f"{name}: {most:,} became {now:,}")
         return out
 
 

@@ -10,8 +10,10 @@ from engine.soak import MemoryFiles, Soak, TickingClock
 
 from midstream.change import forget
 from midstream.engine.world import World
+from midstream.live import retention
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.kept import Retention
+from midstream.live.repository import _plans
 from midstream.live.result_folder import ResultFolder
 from midstream.live.retention import KEPT_VERSIONS
 from midstream.local.disk import RandomNames
@@ -106,10 +108,34 @@ def test_a_version_that_waits_for_its_position_is_not_forgotten(buckets: int) ->
     assert run.live.newest == 11
 
 
+def test_a_version_that_nobody_came_to_ask_for_goes() -> None:
+    """Whoever had put it there died before the control row was sent; its number is not given again."""
+    with mock.patch.multiple(retention, EVERY=8, KEPT_VERSIONS=2):
+        soak = Soak(3, buckets=1)
+        versions = soak.run.live.versions.files
+        orphan = versions.add("nobody", soak.run.plan, "nobody")
+        for n in range(120):
+            if n % 6 == 0:
+                soak.run.change(f"SELECT k, v FROM a [ROWS {n + 1}]", "immediate", allow_schema_change=True)
+            soak.run.tick({name: table.slice(0, 1) for name, table in some_rows(1, n).items()})
+            if n < 8:
+                assert versions.has(orphan)
+    assert not versions.has(orphan)
+    assert soak.run.live.newest == 22
+    assert orphan not in _plans[soak.run.live.versions._key]
+
+
 @pytest.mark.slow
 def test_a_soak_finds_nothing_that_grows() -> None:
-    soak = Soak(1, buckets=2)
-    soak.go(3000, 12)
-    assert soak.grown() == []
+    with (
+        mock.patch.multiple(retention, EVERY=32, KEPT_VERSIONS=2),
+        mock.patch.multiple("midstream.live.query", MOST_RECORDS=4),
+        mock.patch.multiple("midstream.live.run", MOST_RECORDS=4),
+        mock.patch.multiple("midstream.live.events", LOOKS_BACK=16),
+        mock.patch.multiple(forget, KEPT=2),
+    ):
+        soak = Soak(1, buckets=2)
+        soak.go(3000, 12)
+        assert soak.grown() == []
     assert soak.changed
     assert soak.rows_out

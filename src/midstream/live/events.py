@@ -21,7 +21,7 @@ MOST_BYTES = 8 << 20
 """When the file of events is longer, another one is begun."""
 LOOKS_BACK = 400
 """Events among which one that comes again is looked for."""
-SAME = ("event", "batch", "identity", "id", "state")
+SAME = ("event", "batch", "identity", "id", "state", "stream")
 """What makes two events of a micro-batch the same."""
 Event = dict[str, Any]
 
@@ -62,7 +62,10 @@ class EventLog:
         noted.append(same)
         del noted[:-LOOKS_BACK]
         if "state" in event:
+            self._states.pop(of, None)
             self._states[of] = event["state"]
+            for older in list(self._states)[:-LOOKS_BACK]:
+                del self._states[older]
 
     def _look(self) -> list[tuple[Any, ...]]:
         with contextlib.suppress(FileNotFoundError):

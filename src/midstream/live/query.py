@@ -38,6 +38,8 @@ from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 
 Event = dict[str, Any]
+MOST_RECORDS = 100
+"""Records of changes, and of migrations, that a run keeps when they are over; all of them are in the events."""
 
 
 def open_catalog(
@@ -82,12 +84,15 @@ class LiveQuery:
         self.versions = versions
         self._log = MergerLog(checkpoint.mergers, labels, versions.plan_of, checkpoint.world)
         self._merger = self._log.before(1 << 62)
-        self.records = Records()
+        self.records = Records(most=MOST_RECORDS)
         """Records of changes."""
         self.newest = self._merger.version
         """The newest version that runs, or is to."""
         self._planners: dict[int, Planner] = {}
         self._retired = versions.files.over()
+        """The versions that results remember, and that need no rows any more."""
+        self._begun = False
+        """A micro-batch of this run has come."""
         self.unread: frozenset[str] = frozenset()
         """Control rows that say what buckets have caused together, and that they have not read."""
 
@@ -137,6 +142,9 @@ class LiveQuery:
         self.newest = merger.version
         # Not those that this micro-batch ends: run again after a crash, it needs the same rows.
         over = merger.over()
+        if not self._begun:
+            self.records.see(self._records())  # runs before have noted what was over then
+            self._begun = True
         forget_settled(merger.control)
         meets = merger.meets
         schema = output_schema(self.plan())
@@ -160,7 +168,7 @@ class LiveQuery:
             report["controls"] = [{k: v for k, v in c.items() if k != "plan"} for c in report["controls"]]
         for version in set(over) - self._retired:
             self.versions.files.retire(version)
-            self._retired.add(version)
+        self._retired = set(over)
         return outputs, self._end(number, reports, meets)
 
     def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:

@@ -226,22 +226,31 @@ class StoredVersions:
         """Return the versions as files."""
         return VersionFiles(self.folder, self.world)
 
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.identity, str(self.folder)
+
     def plan_of(self, number: int) -> Plan:
         """Return the plan a version was started with."""
         if number == 1:
             return self.first
-        known = _plans.setdefault((self.identity, str(self.folder)), {})
+        known = _plans.setdefault(self._key, {})
         if number not in known:
             known[number] = self.files.load(number, self.aggregates).plan
         return known[number]
 
     def asked(self) -> list[int]:
         """Return the versions that a control row has asked for, beside the first."""
-        return [number for number in self.files.numbers() if self.is_asked(number)]
+        numbers = self.files.numbers()
+        for held in (_plans, _rows):  # what is gone from there is over, and nobody remembers it
+            known = held.get(self._key, {})
+            for number in known.keys() - set(numbers):
+                del known[number]
+        return [number for number in numbers if self.is_asked(number)]
 
     def is_asked(self, number: int) -> bool:
         """Return whether the control row is there that asks for a version."""
-        rows, files = _rows.setdefault((self.identity, str(self.folder)), {}), self.files
+        rows, files = _rows.setdefault(self._key, {}), self.files
         if number not in rows and files.has(number):
             rows[number] = files.plain(number).get("control")
         if number not in rows:

@@ -10,7 +10,8 @@ from midstream.live.repository import StoredVersions
 EVERY = 256
 """Micro-batches between two looks at the control log."""
 KEPT_VERSIONS = 32
-"""Versions that are over and stay nevertheless: buckets may remember a change longer than results do."""
+"""Versions that are over, or that nobody has asked for yet, and stay nevertheless: buckets may remember a change longer
+than results do, and whoever has put a version there may be about to ask for it."""
 
 
 class ReadControls:
@@ -59,8 +60,10 @@ class ReadControls:
                 self._removable.discard(identity)
 
     def _forget(self, known: set[int]) -> None:
-        """Forget versions that are long over, and whose control rows are gone."""
+        """Forget versions that are long over, and whose control rows are gone; or that nobody has come to ask for."""
         files = self._versions.files
-        for number in sorted(files.over() - known)[:-KEPT_VERSIONS]:
-            if not self._versions.is_asked(number):
+        over, asked = files.over(), set(self._versions.asked())
+        nobodys = set(files.numbers()) - over - asked
+        for number in sorted((over | nobodys) - known)[:-KEPT_VERSIONS]:
+            if number not in asked:
                 files.forget(number)

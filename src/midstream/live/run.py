@@ -29,7 +29,7 @@ from midstream.live.checkpoint import Checkpoint
 from midstream.live.kept import Retention
 from midstream.live.lines import Lines
 from midstream.live.planned import PlannedLive
-from midstream.live.query import LiveQuery, open_catalog
+from midstream.live.query import MOST_RECORDS, LiveQuery, open_catalog
 from midstream.live.rates import Rates
 from midstream.live.repository import read_catalog, register, registered, remove_registered
 from midstream.live.retention import ReadControls
@@ -103,7 +103,7 @@ class LiveRun:
         self.buckets = 1 if self.plan.partitioning.one_bucket else check_buckets(settings.buckets)
         self.runs = Runs()
         self._rates = Rates()
-        self._records = Records()
+        self._records = Records(most=MOST_RECORDS)
         """Records of migrations."""
         self._noted: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
         """What users see of migrations and of changes: who has waited for one finds all of it in events and status."""
@@ -304,6 +304,8 @@ class LiveRun:
             self._last_output_s = now_s
         for record in self._records.see(summary.migrations):
             self._add_event("migration", {"batch": number, **record})
+        under_way = {record["identity"] for record in self._records.under_way()}
+        self._gap_s = {name: gap_s for name, gap_s in self._gap_s.items() if name in under_way}
 
     def _asked_to_end(self) -> bool:
         """Return whether somebody has asked a run that ends by itself to end earlier."""

@@ -14,7 +14,9 @@ from midstream.migrate.request import MigrationRequest
 class Records:
     """The latest record of each migration; those of a schedule that nobody has reported were not reached."""
 
-    def __init__(self, schedule: Sequence[MigrationRequest] = (), plan: str = "") -> None:
+    def __init__(self, schedule: Sequence[MigrationRequest] = (), plan: str = "", most: int | None = None) -> None:
+        """`most`: how many are kept of those that nobody reports any more; None: all."""
+        self._most = most
         self._records: dict[str, dict[str, Any]] = {
             r.identity: MigrationRecord.of(r, from_plan=plan, state=NOT_REACHED).to_dict() for r in schedule
         }
@@ -32,6 +34,10 @@ class Records:
                 if before is not None and name in before:
                     record[name] = max(record[name], before[name])
             self._records[record["identity"]] = record
+        if self._most is not None and len(self._records) > self._most:
+            reported = {record["identity"] for record in records}
+            for name in [name for name in self._records if name not in reported][: -self._most]:
+                del self._records[name]
         return changed
 
     def watch(self, records: list[dict[str, Any]], leaving: Sequence[Leaving]) -> None:
