@@ -29,7 +29,7 @@ from simulation.fiber import Fiber
 from simulation.host import SimulatedHost
 from simulation.log import ConcurrentDriver, HostLog
 from simulation.machine import HOME, Fault, Found, Machine, SimulatedNames, failure_of
-from simulation.outcome import Outcome, outcome_of
+from simulation.outcome import REMEMBERED, Outcome, outcome_of
 from simulation.process import Crash, Process
 from simulation.reader import Reader
 from simulation.scripts import Action, Script
@@ -359,8 +359,8 @@ def run_before(script: Script) -> None:
 
 def simulate(case: Case) -> tuple[str, Outcome]:
     """Run a case and compare it with the undisturbed run; return its trace and outcome. Found if they differ."""
-    # What is read or over is forgotten soon, so that it is seen whether somebody needs it.
-    with mock.patch.multiple(retention, EVERY=3, KEPT_VERSIONS=1), mock.patch.object(forget, "KEPT", 1):
+    forgetful = mock.patch.multiple(forget, KEPT=REMEMBERED)
+    with forgetful, mock.patch.multiple(retention, EVERY=3, KEPT_VERSIONS=REMEMBERED):
         disturbed = Simulation(case)
         if case.script.deleted:
             run_before(case.script)

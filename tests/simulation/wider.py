@@ -32,7 +32,7 @@ def widened(case: Case) -> Case:
             script = _with_rows_ahead(rnd, script, step)
     if rnd.random() < 0.3:
         script = replace(script, waiting=rnd.choice([1, 5, 20]))
-    kept = Retention(rnd.choice([None, 1, 2]), rnd.choice([8 << 20, 1_000, 4_000]), rnd.choice([1, 2, 8]))
+    kept = Retention(rnd.choice([None, 1, 2]), rnd.choice([8 << 20, 300, 1_500]), rnd.choice([1, 2, 8]))
     script = replace(script, kept=kept, deleted=rnd.random() < 0.3)
     if script.kind in (JOIN, EXCEPT) and rnd.random() < 0.5:
         script = replace(script, queries=tuple(_dealt_out(rnd, script, step) for _ in script.queries))

@@ -19,6 +19,8 @@ FORMAT = 1
 """The form of events: the first line of a file names it."""
 MOST_BYTES = 8 << 20
 """When the file of events is longer, another one is begun."""
+MOST_OF_ONE = 1 << 20
+"""A file may be so much longer when all of it is of one micro-batch, and of runs that fail in it."""
 LOOKS_BACK = 400
 """Events among which one that comes again is looked for."""
 SAME = ("event", "batch", "identity", "id", "state", "stream")
@@ -47,7 +49,7 @@ class EventLog:
             return
         reach(f"event {event['event']}")
         line = mask(json.dumps({"at": self._world.clock.now_ns() / 1e9, **event})).encode() + b"\n"
-        if self._bytes > self._most_bytes:
+        if self._is_full(event, noted):
             self._world.files.move(self._file, self.old)
             self._bytes = 0
         if not self._bytes:
@@ -66,6 +68,13 @@ class EventLog:
             self._states[of] = event["state"]
             for older in list(self._states)[:-LOOKS_BACK]:
                 del self._states[older]
+
+    def _is_full(self, event: Event, noted: list[tuple[Any, ...]]) -> bool:
+        """Return whether another file is begun: with the next micro-batch, so that all of this one is found again."""
+        if self._bytes <= self._most_bytes:
+            return False
+        last = next((batch for _, batch, *_ in reversed(noted) if batch is not None), None)
+        return event.get("batch", last) != last or self._bytes > self._most_bytes + MOST_OF_ONE
 
     def _look(self) -> list[tuple[Any, ...]]:
         with contextlib.suppress(FileNotFoundError):

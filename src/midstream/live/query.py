@@ -91,6 +91,8 @@ class LiveQuery:
         self._planners: dict[int, Planner] = {}
         self._retired = versions.files.over()
         """The versions that results remember, and that need no rows any more."""
+        self._in_buckets: list[set[int]] = []
+        """The versions that buckets remembered after each of the last two micro-batches."""
         self._begun = False
         """A micro-batch of this run has come."""
         self.unread: frozenset[str] = frozenset()
@@ -160,6 +162,7 @@ class LiveQuery:
             merger.on_batch(outputs)
         reach("results written")
         reports = [output.report for output in outputs]
+        self._in_buckets = [*self._in_buckets[-1:], {n for r in reports for n in r["known"]}]
         self.unread -= {c["id"] for report in reports[:1] for c in report["controls"]}
         if reports and self.planner is not None:
             self.planner.on_batch(reports)
@@ -199,9 +202,11 @@ class LiveQuery:
         return list(known.values())
 
     def known(self) -> set[int]:
-        """Return the versions that are remembered where results meet: they run, or changes name them."""
+        """Return the versions that anybody remembers, where results meet or in a bucket: they run, or changes name them."""
         control = self._merger.control
-        return {*control.lives, *(number for change in control.changes for number in (*change.old, change.new))}
+        named = {number for change in control.changes for number in (*change.old, change.new)}
+        # A micro-batch that is run again begins with what buckets remembered before it.
+        return {*control.lives, *named}.union(*self._in_buckets)
 
     def _records(self) -> list[Event]:
         return [r.to_dict() for r in self._merger.control.records()]

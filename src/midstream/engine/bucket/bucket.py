@@ -152,6 +152,7 @@ class Bucket:
             "paused": self._paused, "meets_for": self._meets_for, "clock_us": self._time_us(),
             "runs": sorted(self._versions.open),
             "alive": [life.version for life in self.control.alive],
+            "known": sorted(self.control.lives),
             "hops": hops,
             "hops_passed": 0 if run is None else run.hops_passed,
             "next_us": {str(number): version.run.next_us for number, version in self._versions.open.items()},
