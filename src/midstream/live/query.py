@@ -202,7 +202,7 @@ class LiveQuery:
         return list(known.values())
 
     def known(self) -> set[int]:
-        """Return the versions that anybody remembers, where results meet or in a bucket: they run, or changes name them."""
+        """Return the versions that are remembered, here or in a bucket: they run, or changes name them."""
         control = self._merger.control
         named = {number for change in control.changes for number in (*change.old, change.new)}
         # A micro-batch that is run again begins with what buckets remembered before it.
