@@ -72,6 +72,8 @@ class Machine:
         self.watchers: list[Callable[[], None]] = []
         self.on_second: Callable[[], None] = lambda: None
         """Starts a second driver."""
+        self.on_second_query: Callable[[], None] = lambda: None
+        """Starts another query into the same results."""
         self.on_power_cut: Callable[[], None] = lambda: None
         self.trace = hashlib.sha256()
         self.recent: list[str] = []
@@ -210,6 +212,8 @@ class Machine:
             self.memory.none_left = True
         elif what == "second driver":
             self.on_second()
+        elif what == "second query":
+            self.on_second_query()
         else:
             self.flags.add(what)
 

@@ -6,15 +6,26 @@ Each is the source as it was before, as far as it matters here.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+import numpy.typing as npt
+
+from midstream.change.forget import forget_settled
 from midstream.engine.control.controls import DRAIN, STOP
 from midstream.engine.control.runs import Runs
+from midstream.engine.rows.routing import buckets_of
+from midstream.engine.world import Data, World, document_bytes
 from midstream.live.control_log import ControlLog, number_of
 from midstream.live.query import LiveQuery
+from midstream.live.repository import StoredVersions
+from midstream.live.result_folder import FORMAT, OWNER, ResultFolder
 from midstream.live.run import LiveRun
 from midstream.live.run_log import RunLog
+from midstream.live.sink import Owner
+from midstream.plan.partition import Partitioning
 
 Mutant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -101,10 +112,107 @@ def asked_before_begun() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def results_of_nobody() -> Iterator[None]:
+    """A folder of results is anybody's."""
+
+    def begin(self: ResultFolder, owner: Owner) -> None:
+        files = self._world.files
+        self._world.add(self.folder / OWNER, document_bytes({"format": FORMAT, "query": owner.identity}))
+        for name in files.names(self.folder):
+            if name.startswith(".pending-"):
+                files.remove_folder(self.folder / name)
+
+    with mock.patch.object(ResultFolder, "begin", begin):
+        yield
+
+
+@contextlib.contextmanager
+def versions_are_asked_for() -> Iterator[None]:
+    """A version is packed from the moment it is there, though whoever put it there may die before asking for it."""
+
+    def is_asked(self: StoredVersions, number: int) -> bool:
+        return self.files.has(number)
+
+    with mock.patch.object(StoredVersions, "is_asked", is_asked):
+        yield
+
+
+@contextlib.contextmanager
+def dealt_out_in_turn() -> Iterator[None]:
+    """Rows are dealt out to buckets in the order in which they are read, which need not be the same again."""
+    by_content = buckets_of
+
+    def by_place(
+        partitioning: Partitioning, alias: str, buckets: int, times: npt.NDArray[np.int64], *given: Any
+    ) -> npt.NDArray[np.int64] | None:
+        if alias == partitioning.by_row:
+            return np.arange(len(times)) % buckets
+        return by_content(partitioning, alias, buckets, times, *given)
+
+    with mock.patch("midstream.live.pack.buckets_of", by_place):
+        yield
+
+
+@contextlib.contextmanager
+def written_without_a_sync() -> Iterator[None]:
+    """What is in a file is not synced before the file gets its name."""
+
+    def put(
+        self: World, file: Path, data: Data, lasting: bool = True, point: Callable[[], None] = lambda: None
+    ) -> None:
+        pending = file.with_name(f".{file.name}.{self.names.new()[:8]}.pending")
+        self.files.write(pending, data, False)
+        self.files.move(pending, file, lasting)
+
+    with mock.patch.object(World, "put", put):
+        yield
+
+
+@contextlib.contextmanager
+def plans_by_folder() -> Iterator[None]:
+    """A process knows plans by the folder they are from, which may be of another query by now."""
+
+    def asked(self: StoredVersions) -> list[int]:
+        return [number for number in self.files.numbers() if self.is_asked(number)]
+
+    with (
+        mock.patch.object(StoredVersions, "_key", property(lambda self: ("", str(self.folder)))),
+        mock.patch.object(StoredVersions, "asked", asked),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def parts_as_they_are_listed() -> Iterator[None]:
+    """The files of the workers are taken as a listing has them."""
+    publish = ResultFolder._publish
+
+    def _publish(self: ResultFolder, schema: Any, batches: Any, batch: int, expected: int | None = None) -> None:
+        publish(self, schema, batches, batch)
+
+    with mock.patch.object(ResultFolder, "_publish", _publish):
+        yield
+
+
+@contextlib.contextmanager
+def waiting_is_forgotten() -> Iterator[None]:
+    """A bucket forgets a version that keeps rows already, for the change to it has not begun."""
+    with mock.patch("midstream.engine.bucket.bucket.forget_settled", lambda control, needed: forget_settled(control)):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     "a version is retired before the commit": retired_before_commit,
     "a stop acts on the next run": stops_for_any_run,
     "paths have no scheme": paths_without_scheme,
     "a stop goes by the clock": stops_by_the_clock,
     "a run asks before it has begun": asked_before_begun,
+    "plans are known by their folder": plans_by_folder,
+    "results are nobody's": results_of_nobody,
+    "a version is there before it is asked for": versions_are_asked_for,
+    "rows are dealt out in turn": dealt_out_in_turn,
+    "a file is not synced": written_without_a_sync,
+    "a version that waits is forgotten": waiting_is_forgotten,
+    "files that are not listed are not missed": parts_as_they_are_listed,
 }

@@ -22,6 +22,8 @@ from midstream.engine.control.controls import CHANGE, DRAIN, STOP
 from midstream.engine.world import World
 from midstream.live import repository, retention
 from midstream.live.repository import StoredVersions
+from midstream.live.result_folder import OWNER
+from midstream.live.sink import Owner
 from midstream.model.errors import MidstreamError
 from simulation.disk import File
 from simulation.event_files import EventFiles
@@ -31,7 +33,7 @@ from simulation.log import ConcurrentDriver, HostLog
 from simulation.machine import HOME, Fault, Found, Machine, SimulatedNames, failure_of
 from simulation.outcome import REMEMBERED, Outcome, outcome_of
 from simulation.process import Crash, Process
-from simulation.reader import Reader
+from simulation.reader import Reader, Seen
 from simulation.scripts import Action, Script
 from simulation.sinks import sink_for
 from simulation.tasks import TaskFailed
@@ -76,6 +78,7 @@ class Simulation:
         self.machine.watchers += [self.reader.look, self.events.look]
         self.machine.on_power_cut = self._on_power_cut
         self.machine.on_second = self._second_driver
+        self.machine.on_second_query = self._second_query
         self.to_ask = list(self.script.actions)
         self.controls: dict[str, dict[str, Any]] = {}
         """Control rows that were planned to be read, by the name of their file."""
@@ -171,6 +174,20 @@ class Simulation:
             self.machine.found = Found("a second driver has begun beside the first")
             raise self.machine.found
 
+    def _second_query(self) -> None:
+        """Start another query into the results of this one: it is refused, and nothing changes."""
+        if self.machine.disk.find(RESULTS / OWNER) is None:
+            return
+        process = self.machine.process("second query")
+        try:
+            sink_for(self.script.sink, RESULTS, process.world).begin(Owner("0" * 32, "other", HOME / "other", False))
+        except (MidstreamError, OSError, Crash):
+            return
+        finally:
+            process.kill()
+        self.machine.found = Found("another query has begun to write where this one does")
+        raise self.machine.found
+
     # What the host asks
 
     def before_batch(self, host: SimulatedHost, number: int) -> tuple[str, ...]:
@@ -243,11 +260,24 @@ class Simulation:
         """Look whether a stop that the run itself has planned to read is obeyed."""
         if host.process in self.machine.zombies:
             return
+        self._check_packed(host)
         asked = self.run_of[number] == host.runs.latest and any(
             self.effective(number, name) for name in self.log.offsets[number].controls
         )
         if asked != host.ends:
             raise Found(f"a stop in micro-batch {number} is {'not obeyed' if asked else 'for another run, and obeyed'}")
+
+    def _check_packed(self, host: SimulatedHost) -> None:
+        """Look whether rows are packed of a version that nobody has asked for: who did may have died before."""
+        process = host.process
+        files = Seen(self.machine.disk, None)
+        folder = self.checkpoint / "control"
+        rows = [json.loads(files.read(folder / name)) for name in files.names(folder) if not name.startswith(".")]
+        asked = {row["version"] for row in (*rows, *self.controls.values()) if row["do"] == CHANGE}
+        world = World(files, process.world.clock, process.world.names)  # type: ignore[arg-type]
+        packed = {number for number, _ in replace(host.live.versions, world=world).wanted()}
+        if packed - asked - {1}:
+            raise Found(f"rows are packed of versions {packed - asked - {1}}, which nobody has asked for")
 
     def _sent(self, began: int, sent: tuple[str, int | None] | None) -> None:
         """Note that a control row was sent; those that were sent before it began take effect before it."""

@@ -4,24 +4,34 @@ from dataclasses import replace
 
 import pytest
 
-from seeds import seeds
-from simulation.faults import case_of, two_drivers_of
+from seeds import chosen, seeds
+from simulation.faults import case_of, plain_case_of, two_drivers_of
 from simulation.machine import Fault
+from simulation.scripts import CHANGE, Script
 from simulation.simulation import Case, Simulation, simulate
+from simulation.wider import is_wide
 
-KEPT = [12, 23, 28, 51, 62, 68, 85, 88, 164, 207, 310, 456, 812, 841, 1342, 5162, 5168, 7041, 7084, 7087, 7243]
+KEPT = [
+    10, 11, 12, 13, 23, 28, 51, 62, 68, 85, 88, 164, 207, 310, 456, 565, 812, 841, 1342, 5162, 5168, 7041, 7084, 7087,
+    7243,
+]  # fmt: skip
 """Seeds that found something: folders that were not synced (12), two drivers that begin at once (23), a kept table of
 two versions (28, 51), a change noted by every run (68), rows counted twice behind a full disk (88), a status left by a
 driver that was behind (310), a bucket that had drained its part and went further than others (1342), what buckets bring
 while a change waits for its position (5168), a version that starts again after it was over (7041), a driver that missed
-what another one wrote last (7087), a driver that planned after another run had begun (7243); and what was wrong with
-the simulation itself."""
+what another one wrote last (7087), a driver that planned after another run had begun (7243), a version forgotten that
+waits for its position (10, 13), files of workers that are not listed (11), the file of a version that a bucket remembers
+(565); and what was wrong with the simulation itself."""
 BROKEN: dict[int, str] = {}
 """What is known and not mended yet."""
 SEEDS, QUICK = 1600, 3
 TWO_DRIVERS = [2, 12, 17, 21, 405]
 """Seeds that found something: a micro-batch that was of one run for a driver and of another run for the next (17, 21),
 a driver that took the next number where another one had taken its own (2, 12, 405)."""
+SMALL = {"a change": 13, "an aggregate": 25, "hops": 16}
+"""Seeds of small runs with changes, each of another kind of query."""
+STRIDE = 12
+"""Of the steps of those so many take turns."""
 
 
 @pytest.mark.parametrize("seed", seeds(0, SEEDS, quick=QUICK, kept=KEPT, broken=BROKEN))
@@ -43,6 +53,12 @@ def _simulate(case: Case, arguments: str) -> None:
         raise
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [seed for seed in KEPT if is_wide(seed) and seed > 13])
+def test_nothing_is_lost_as_it_was_drawn_then(seed: int) -> None:
+    simulate(plain_case_of(seed))
+
+
 def test_one_seed_is_one_run() -> None:
     traces = {simulate(case_of(7))[0] for _ in range(2)}
     assert len(traces) == 1
@@ -52,12 +68,28 @@ def test_one_seed_is_one_run() -> None:
 @pytest.mark.parametrize("what", ["kill", "power cut"])
 def test_a_crash_at_every_step(what: str) -> None:
     """One small run of a join, killed at each change that it makes to the disk."""
-    case = case_of(6)
-    script = replace(case.script, labels=(4,), actions=(), batches=case.script.batches[-4:], tables={})
-    steps = Simulation(Case(case.seed, script)).run().machine.count
+    script = replace(plain_case_of(6).script, labels=(4,), actions=())
+    crash_at_every_step(script, what)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["kill", "power cut"])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_crash_at_steps_of_a_run_with_changes(name: str, what: str) -> None:
+    """Of every so many steps one, another one from commit to commit."""
+    script = plain_case_of(SMALL[name]).script
+    asked = tuple(replace(action, batch=min(action.batch, 2)) for action in script.actions if action.what == CHANGE)
+    assert asked
+    crash_at_every_step(replace(script, labels=script.labels[:1], actions=asked), what, STRIDE, chosen())
+
+
+def crash_at_every_step(script: Script, what: str, stride: int = 1, turn: int | None = None) -> None:
+    """Run the last micro-batches of a script with a fault at each step, or at some of them."""
+    script = replace(script, batches=script.batches[-4:], tables={})
+    steps = Simulation(Case(6, script)).run().machine.count
     assert steps > 100
-    for at in range(1, steps + 1):
-        crash = Case(case.seed, script, (Fault(at, what),))
+    for at in range(1, steps + 1) if turn is None else range(1 + turn % stride, steps + 1, stride):
+        crash = Case(6, script, (Fault(at, what),))
         try:
             simulate(crash)
         except BaseException as failure:

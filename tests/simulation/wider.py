@@ -12,7 +12,7 @@ from midstream.plan.plan import Plan
 from midstream.plan.query import HOP
 from midstream.plan.window import RangeWindow
 from simulation.machine import Fault
-from simulation.scripts import EXCEPT, FOLDER, JOIN, Row, Script
+from simulation.scripts import EXCEPT, FOLDER, JOIN, NUMBERS, Row, Script
 from simulation.simulation import Case
 
 
@@ -41,6 +41,8 @@ def widened(case: Case) -> Case:
     faults = list(case.faults)
     if script.sink == FOLDER and not script.ordered and rnd.random() < 0.4:
         faults += [Fault(rnd.randint(1, 300), "stale parts") for _ in range(rnd.choice([1, 2]))]
+    if script.sink != NUMBERS and rnd.random() < 0.2:
+        faults.append(Fault(rnd.randint(60, 400), "second query"))
     return replace(case, script=replace(script, tables={}), faults=tuple(sorted(faults)))
 
 
