@@ -36,8 +36,12 @@ class Line:
     blob: bytes | None
 
 
-def streams(rng: np.random.Generator, rows: int) -> dict[str, pa.Table]:
-    times = np.sort(rng.integers(0, 5_000_000, rows))
+BROADCAST = """SELECT a.v AS va, c.v AS vb, a.s AS s FROM a [RANGE 2 SECONDS], b [RANGE 1 SECOND],
+    b c [ROWS 2 PARTITION BY s] WHERE a.s = b.s AND a.v < c.v"""
+
+
+def streams(rng: np.random.Generator, rows: int, ties: bool = True) -> dict[str, pa.Table]:
+    times = np.sort(rng.integers(0, 5_000_000, rows) if ties else rng.permutation(5_000_000)[:rows])
     text = pa.array([None if k % 7 == 0 else f"t{k % 5}" for k in rng.integers(0, 100, rows)])
     return {name: pa.table({"ts": times, "v": rng.integers(0, 50, rows), "s": text}) for name in "ab"}
 
@@ -74,6 +78,19 @@ def test_attempts_that_give_rows_in_another_order_lose_and_repeat_nothing(seed: 
     expected = query.start().table()
     wanted = Counter(zip(*(expected.column(n).to_pylist() for n in ("va", "vb", "s", "_time")), strict=True))
     assert len(wanted) > 300
+    assert run_shuffled(query.plan, tables, rng) == wanted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_of_rows_that_every_bucket_has_take_any_order_but_of_rows_of_one_time(seed: int) -> None:
+    """What is in a window of rows goes by time; only of rows of the same time it goes by the order they come in."""
+    rng = np.random.default_rng(seed)
+    tables = streams(rng, 60, ties=False)
+    query = engine_of(tables).query(BROADCAST)
+    assert query.plan.partitioning.broadcast == ("c",)
+    expected = query.start().table()
+    wanted = Counter(zip(*(expected.column(n).to_pylist() for n in ("va", "vb", "s", "_time")), strict=True))
+    assert len(wanted) > 100
     assert run_shuffled(query.plan, tables, rng) == wanted
 
 
