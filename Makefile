@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all campaign simulate kills fuzz soak fixture lint format cases demo replay-demo bench forks clean
+.PHONY: help setup check test test-all campaign simulate kills fuzz soak soak-spark fixture lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -42,6 +42,10 @@ simulate: .venv/.ready-dev ## The live path on a simulated machine, 10,000 seeds
 
 soak: .venv/.ready-dev ## Tiny micro-batches through the live path in memory; prints what grows (BATCHES=1000000)
 	@PYTHONPATH=tests $(BIN)/python tests/engine/soak.py --batches $(or $(BATCHES),1000000)
+
+soak-spark: .venv/.ready-spark ## One live query on Spark as fast as it goes, an hour; prints what grows (SECONDS=3600)
+	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/spark/soak_spark.py \
+	  --seconds $(if $(filter file,$(origin SECONDS)),3600,$(SECONDS))
 
 fixture: .venv/.ready-spark ## Keep checkpoints of this release for later ones to open, in tests/fixtures
 	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/fixtures/kept_checkpoints.py
