@@ -23,6 +23,28 @@ def test_a_run_that_begins_does_not_note_again_what_is_over(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
+def test_each_stream_that_falls_silent_is_in_the_events(tmp_path: Path) -> None:
+    events = EventLog(tmp_path / "events.jsonl", THIS_MACHINE)
+    for stream in "aba":
+        events.add({"event": "stream is silent", "batch": 4, "stream": stream})
+    assert [e["stream"] for e in events.all()] == ["a", "b"]
+
+
+def test_all_events_of_a_micro_batch_are_found_by_the_run_that_runs_it_again(tmp_path: Path) -> None:
+    """However small files are: another one is begun with the next micro-batch."""
+    file, few = tmp_path / "events.jsonl", 500
+    asked = [{"event": "change asked", "id": f"{n}", "batch": 2} for n in range(40)]
+    for _ in range(3):
+        log = EventLog(file, THIS_MACHINE, few)
+        log.add({"event": "started"})
+        for event in asked:
+            log.add(event)
+    assert sum(e["event"] == "change asked" for e in log.all()) == len(asked)
+    for batch in range(3, 20):
+        log.add({"event": "statistics", "batch": batch, "more": "x" * 200})
+    assert len(log.all()) < 10
+
+
 def test_who_has_waited_for_a_migration_or_a_change_finds_it_in_the_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,8 @@ two versions (28, 51), a change noted by every run (68), rows counted twice behi
 driver that was behind (310), a bucket that had drained its part and went further than others (1342), what buckets bring
 while a change waits for its position (5168), a version that starts again after it was over (7041), a driver that missed
 what another one wrote last (7087), a driver that planned after another run had begun (7243), a version forgotten that
-waits for its position (10, 13), files of workers that are not listed (11), the file of a version that a bucket remembers
-(565); and what was wrong with the simulation itself."""
+waits for its position (10, 13), files of workers that are not listed (11), the file of a version that a bucket still
+remembers (565); and what was wrong with the simulation itself."""
 BROKEN: dict[int, str] = {}
 """What is known and not mended yet."""
 SEEDS, QUICK = 1600, 3
