@@ -207,7 +207,6 @@ MUTANTS: dict[str, Mutant] = {
     "a stop acts on the next run": stops_for_any_run,
     "paths have no scheme": paths_without_scheme,
     "a stop goes by the clock": stops_by_the_clock,
-    "a run asks before it has begun": asked_before_begun,
     "plans are known by their folder": plans_by_folder,
     "results are nobody's": results_of_nobody,
     "a version is there before it is asked for": versions_are_asked_for,
@@ -216,3 +215,5 @@ MUTANTS: dict[str, Mutant] = {
     "a version that waits is forgotten": waiting_is_forgotten,
     "files that are not listed are not missed": parts_as_they_are_listed,
 }
+WITH_TWO_DRIVERS: dict[str, Mutant] = {"a run asks before it has begun": asked_before_begun}
+"""Those that need drivers that lose their locks and go on."""
