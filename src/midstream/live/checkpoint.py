@@ -167,7 +167,7 @@ class Checkpoint(HeldFolder):
         check_format(f"{file}", status.pop("format", FORMAT), FORMAT)
         last = status.get("last_batch")
         senseless = {
-            "state": not isinstance(status.get("state"), str),
+            "state": not isinstance(status.get("state", ""), str),
             "updated": "updated" in status and not is_moment(status["updated"]),
             "last_batch": not (last is None or (isinstance(last, dict) and is_number(last.get("batch", 0)))),
             **{name: not is_number(status.get(name, 0)) for name in ("rows_in", "rows_out", "late", "ahead")},
