@@ -125,11 +125,15 @@ def test_strays_among_versions_are_nobodys(tmp_path: Path, name: str) -> None:
     mergers = tmp_path / "checkpoint" / "versions" / "mergers"
     mergers.mkdir(exist_ok=True)
     (mergers / f"{name}.json").write_text("x")
+    if name not in ("0000", "0001"):
+        for ending in ("begun", "json"):
+            (tmp_path / "checkpoint" / "runs" / f"{name}.{ending}").write_text("x")
     identity = run.change(JOIN.replace("a [RANGE 2", "a [RANGE 1"), "immediate")
     for batch in range(1, 7):
         assert run.tick(some_rows(1, batch))
     assert [c["state"] for c in run.changes() if c["identity"] == identity] == ["finished"]
     run.end()
+    HostedRun(JOIN, two_streams(), tmp_path, run.stores, 1).end()
 
 
 def test_very_many_strays_are_counted(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import document, stream_table, whole
-from midstream.model.names import digits, is_name
+from midstream.model.names import is_name, numbers_among
 from midstream.plan.plan import Plan
 
-MOST_BATCHES = 2**40
-"""More micro-batches than there can be: a file that names one of them is nobody's."""
 KEPT = 3
 """States that are kept: Spark may run the last micro-batch again."""
 
@@ -106,9 +104,7 @@ class MergerLog:
     def _found(self) -> list[int]:
         if self._numbers is None:
             names = self._world.files.names(self.folder)
-            stems = (name.removesuffix(".json") for name in names)
-            found = {n for stem in stems if (n := digits(stem)) is not None and stem == f"{n:08d}"}
-            self._numbers = sorted(n for n in found if n < MOST_BATCHES)
+            self._numbers = sorted({*numbers_among(names, ".json", 8), *numbers_among(names, "", 8)})
         return self._numbers
 
     def _state(self, number: int) -> Path:

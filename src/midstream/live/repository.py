@@ -18,7 +18,7 @@ from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, document, whole
-from midstream.model.names import digits, is_number
+from midstream.model.names import digits, is_number, numbers_among
 from midstream.model.stream import StreamSchema
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.json import read_plan, read_schema, read_type, write_plan, write_schema, write_type
@@ -178,11 +178,7 @@ class VersionFiles:
 
 
 def _numbers(names: Iterable[str], ending: str) -> Iterator[int]:
-    """Yield the numbers of files that end like that; others that lie there are nobody's."""
-    for name in names:
-        number = digits(name.removesuffix(ending))
-        if number is not None and 1 <= number < MOST_VERSIONS and name == f"{number:04d}{ending}":
-            yield number
+    return numbers_among(names, ending, 4, MOST_VERSIONS)
 
 
 def registered(folder: Path, catalog: Catalog, world: World = THIS_MACHINE) -> dict[int, QueryVersion]:

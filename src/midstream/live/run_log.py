@@ -17,11 +17,14 @@ from midstream.engine.world import World, document_bytes
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, document, whole
+from midstream.model.names import numbers_among
 
 FORMAT = 1
 """The form in which runs are written."""
 MOST_RUNS = 100
 """Runs that are remembered: control rows for older ones are long read."""
+NO_RUN = 10**8
+"""More runs than there can be: a file that names a later one is nobody's."""
 BEGUN, FIRST = ".begun", ".json"
 
 
@@ -94,8 +97,7 @@ class RunLog:
 
     def _numbers(self, ending: str) -> list[int]:
         names = self._world.files.names(self._folder)
-        stems = [name.removesuffix(ending) for name in names if name.endswith(ending)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        return sorted(numbers_among(names, ending, 8, NO_RUN))
 
     def _file(self, run: int, ending: str) -> Path:
         return self._folder / f"{run:08d}{ending}"

@@ -1,6 +1,7 @@
 """Names from files: what is read there becomes part of a path only when it is a plain name."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
@@ -33,6 +34,18 @@ def digits(text: str) -> int | None:
     (12, None, None, None, None)
     """
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+def numbers_among(names: Iterable[str], ending: str, width: int, most: int = 2**40) -> Iterator[int]:
+    """Yield the numbers of files that are named by one, in so many digits at least; others that lie there are nobody's.
+
+    >>> list(numbers_among(["0012.over", "²².over", "12.over", "0012.txt", "9" * 20 + ".over"], ".over", 4))
+    [12]
+    """
+    for name in names:
+        number = digits(name.removesuffix(ending))
+        if number is not None and number < most and name == f"{number:0{width}d}{ending}":
+            yield number
 
 
 def is_moment(found: object) -> TypeGuard[float]:
