@@ -36,7 +36,7 @@ def digits(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
-def numbers_among(names: Iterable[str], ending: str, width: int, most: int = 2**40) -> Iterator[int]:
+def numbers_among(names: Iterable[str], ending: str, width: int, most: int = 10**10) -> Iterator[int]:
     """Yield the numbers of files that are named by one, in so many digits at least; others that lie there are nobody's.
 
     >>> list(numbers_among(["0012.over", "²².over", "12.over", "0012.txt", "9" * 20 + ".over"], ".over", 4))
