@@ -65,7 +65,7 @@ BAD_SQL = {
     "no unit": ("SELECT k FROM a [RANGE 5]", ["unit", "line 1"]),
     "endless window": ("SELECT k FROM a [RANGE 99999999999 DAYS]", ["window", "line 1"]),
     "slide": ("SELECT k FROM a [RANGE 5 SECONDS SLIDE 1 SECOND]", ["slides", "aggregate"]),
-    "predicate window": ("SELECT k FROM a [START WHEN k = 1 END WHEN k = 2]", ["slides", "aggregate"]),
+    "predicate window": ("SELECT k FROM a [START WHEN k = 1 END WHEN k = 2]", ["conditions", "aggregate"]),
     "hop": ("SELECT k FROM a HOP BY 5 SECONDS", ["'a'", "window"]),
     "hop twice": ("SELECT k FROM a [RANGE 1 s] HOP BY 5 SECONDS HOP BY 1 s", ["HOP BY", "line 1"]),
     "emit": ("SELECT k FROM a EMIT DELTA", ["EMIT", "HOP BY"]),

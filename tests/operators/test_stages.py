@@ -177,7 +177,7 @@ def test_equal_floats_do_not_deviate_and_sums_keep_their_bits() -> None:
     whole = run(1000)
     assert whole[0][0] == 0.0
     assert whole == run(1) == run(13)
-    assert [row[1] for row in whole] == [float(sum(values[i : i + 7])) for i in range(0, len(values) - 6, 3)]
+    assert [row[1] for row in whole] == [math.fsum(values[i : i + 7]) for i in range(0, len(values) - 6, 3)]
 
 
 TYPED: dict[str, tuple[pa.DataType, list[Any]]] = {

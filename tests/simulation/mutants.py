@@ -19,9 +19,10 @@ from midstream.engine.control.runs import Runs
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.world import Data, World, document_bytes
 from midstream.live.control_log import ControlLog, number_of
+from midstream.live.owned_folder import FORMAT, OWNER
 from midstream.live.query import LiveQuery
 from midstream.live.repository import StoredVersions
-from midstream.live.result_folder import FORMAT, OWNER, ResultFolder
+from midstream.live.result_folder import ResultFolder
 from midstream.live.run import LiveRun
 from midstream.live.run_log import RunLog
 from midstream.live.sink import Owner

@@ -21,8 +21,8 @@ from midstream.change import forget
 from midstream.engine.control.controls import CHANGE, DRAIN, STOP
 from midstream.engine.world import World
 from midstream.live import repository, retention
+from midstream.live.owned_folder import OWNER
 from midstream.live.repository import StoredVersions
-from midstream.live.result_folder import OWNER
 from midstream.live.sink import Owner
 from midstream.model.errors import MidstreamError
 from simulation.disk import File
