@@ -213,8 +213,9 @@ MUTANTS: dict[str, Mutant] = {
     "a version is there before it is asked for": versions_are_asked_for,
     "rows are dealt out in turn": dealt_out_in_turn,
     "a file is not synced": written_without_a_sync,
-    "a version that waits is forgotten": waiting_is_forgotten,
     "files that are not listed are not missed": parts_as_they_are_listed,
 }
 WITH_TWO_DRIVERS: dict[str, Mutant] = {"a run asks before it has begun": asked_before_begun}
 """Those that need drivers that lose their locks and go on."""
+PLAIN: dict[str, Mutant] = {"a version that waits is forgotten": waiting_is_forgotten}
+"""Those that show soonest where nothing but changes goes on."""

@@ -57,6 +57,8 @@ class VersionState:
     """What the windows over the results hold."""
     run: dict[str, Any] = field(default_factory=dict)
     """What the run itself remembers: its plan, migrations under way, the next hop."""
+    left_us: int = NEVER
+    """When the last of its results left."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as values that JSON can hold. They are shared: this is done in every micro-batch."""

@@ -116,6 +116,11 @@ class VersionInBucket:
         if self.run.drain_us != position_us:
             self.run.drain(position_us, goes_on=self.number < 0)
 
+    def note_left(self) -> None:
+        """Note when the last result has left, after the micro-batch: a restart is to know it."""
+        times = [item.left_us for item in self.run.leaving if len(item.results)]
+        self.state.left_us = max([self.state.left_us, *times])
+
     def close(self, release: bool, last: bool) -> bool:
         """Keep what must last; return whether the operators can be found again by other workers of this host.
 

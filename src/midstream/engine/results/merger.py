@@ -175,10 +175,12 @@ class ResultMerger:
     def _see_left(self, reports: Sequence[dict[str, Any]]) -> None:
         """Note when results of the one version that runs left, though they did not come here."""
         (life,) = self.control.alive
-        times = [report["left"][str(life.version)] for report in reports if str(life.version) in report["left"]]
-        if times and not self._hops(life.version):
-            before = [] if self.control.last_left is None else [self.control.last_left[0]]
-            self.control.last_left = (max(times + before), time.perf_counter())
+        before_us = NEVER if self.control.last_left is None else self.control.last_left[0]
+        left_us = max(report["left"].get(str(life.version), NEVER) for report in reports)
+        # What buckets have for a hop may come to nothing together: only after a restart that is all there is to go by.
+        known = self._hops(life.version) and self.control.last_left is not None
+        if left_us > before_us and not known:
+            self.control.last_left = (left_us, time.perf_counter())
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
         """Return the results of the one version that runs.
