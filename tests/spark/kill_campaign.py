@@ -365,7 +365,7 @@ class Life:
 
     def _compare_late(self) -> list[str]:
         files = sorted((self.folder / "checkpoint" / "late").glob("batch-*.parquet"))
-        kept = [(r["_stream"], r["v"]) for file in files for r in pq.ParquetFile(file).read().to_pylist()]
+        kept = [(r["_stream"], r["_time"]) for file in files for r in pq.ParquetFile(file).read().to_pylist()]
         return [] if set(kept) == self.script.late else [f"late rows: {set(kept) ^ self.script.late} kept or missing"]
 
     def _compare_answers(self, expected: pa.Table, answers: list[list[Any]]) -> list[str]:

@@ -98,9 +98,9 @@ class KillScript:
 
     @property
     def late(self) -> set[tuple[str, int]]:
-        """Return the rows that are late: stream and value."""
+        """Return the rows that are late: stream and time. Of the other columns those are kept that the query reads."""
         return {
-            (name, table.column("v")[place].as_py())
+            (name, table.column("ts")[place].as_py())
             for name, table in self.streams.items()
             for place in late_places(self.seed, table.num_rows)
         }
