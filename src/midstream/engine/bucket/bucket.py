@@ -112,7 +112,7 @@ class Bucket:
             "late": packed.untimed + sum(part.num_rows for part in late),
             "ahead": sum(part.num_rows for part in far),
             "rows_out": sum(len(item.results) for item in leaving if item.version > 0),
-            "left": {str(v.number): v.state.left_us for v in versions.ran if v.speaks},
+            "left": {str(v.number): [v.left_before_us, v.state.left_us] for v in versions.ran if v.speaks},
             "unshared": "" if shared else versions.memory_trouble,
             "controls": controls, "drains": drain, "strays": packed.strays, "statistics": statistics,
             "version": 0 if newest is None else newest.number, "row": "" if newest is None else newest.run.row,

@@ -74,6 +74,7 @@ class VersionInBucket:
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
         self.rows_in = 0
+        self.left_before_us = self.state.left_us
         self.run.begin_batch()
         self._tested, self._flips = self.run.predicate_evaluations, self.run.flips
 

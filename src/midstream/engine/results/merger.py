@@ -75,6 +75,8 @@ class ResultMerger:
     """The versions that live in all buckets."""
     _reached_us: int = NEVER
     """How far the micro-batch before has come, as far as it is remembered."""
+    _new: bool = True
+    """No micro-batch has come since it was made, or read."""
 
     @property
     def quiet(self) -> bool:
@@ -115,6 +117,7 @@ class ResultMerger:
         begun = reports[0]["begun"]
         self.due = reports[0]["due"]
         self._note(reports)
+        self._see_left_before(reports)
         for item in leaving:
             if item.held_until_us is not None:
                 self._see_delay(item.results.rows, item.held_until_us)
@@ -175,12 +178,17 @@ class ResultMerger:
     def _see_left(self, reports: Sequence[dict[str, Any]]) -> None:
         """Note when results of the one version that runs left, though they did not come here."""
         (life,) = self.control.alive
-        before_us = NEVER if self.control.last_left is None else self.control.last_left[0]
-        left_us = max(report["left"].get(str(life.version), NEVER) for report in reports)
-        # What buckets have for a hop may come to nothing together: only after a restart that is all there is to go by.
-        known = self._hops(life.version) and self.control.last_left is not None
-        if left_us > before_us and not known:
+        left_us = max(report["left"].get(str(life.version), (NEVER, NEVER))[1] for report in reports)
+        last_us = NEVER if self.control.last_left is None else self.control.last_left[0]
+        if left_us > last_us and not self._hops(life.version):
             self.control.last_left = (left_us, time.perf_counter())
+
+    def _see_left_before(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Learn after a restart when the last results left; of hops, what buckets had, be it nothing together."""
+        times = [before_us for report in reports for before_us, _ in report["left"].values() if before_us > NEVER]
+        if self._new and self.control.last_left is None and times:
+            self.control.last_left = (max(times), time.perf_counter())
+        self._new = False
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:
         """Return the results of the one version that runs.
