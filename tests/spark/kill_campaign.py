@@ -46,6 +46,8 @@ SILENT_S = 900.0
 """A life in which nothing happens for so long hangs."""
 TOO_BUSY = "Python worker failed to connect back"
 """Spark gives a worker ten seconds to start."""
+OVERTAKEN = "Concurrent update to the log"
+"""Of two JVMs that plan the same micro-batch Spark ends one: the newer, where one that was halted goes on first."""
 AHEAD = 3
 """Files that are there before they are read."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
@@ -177,6 +179,8 @@ class Life:
         self.campaign, self.script, self.faults, self.folder = campaign, script, faults, folder
         self.starts = self.rows = self.written = 0
         self.halted: list[Process] = []
+        self.let_go = 0
+        """The start in which those that were halted went on."""
         """Zombies, to go on once the next run has begun."""
         shutil.rmtree(folder, ignore_errors=True)
         for name in script.streams:
@@ -225,8 +229,9 @@ class Life:
         return len(list((self.folder / "kills").glob("*")))
 
     def _excused(self) -> bool:
-        """Return whether a driver may fail: something was killed in this start, or the machine has too much to do."""
-        return self._notes() > self.noted or TOO_BUSY in self._last_words()
+        """Return whether a driver may fail: something was killed or let go in this start, or all is too slow."""
+        said = self._last_words()
+        return self._notes() > self.noted or TOO_BUSY in said or (self.let_go == self.starts and OVERTAKEN in said)
 
     def _watch(self, process: subprocess.Popen[bytes], jvm: Jvm) -> int | None:
         """Wait until a driver ends; let files appear, and deal with what is halted. None: nothing happens any more."""
@@ -295,6 +300,7 @@ class Life:
     def _let_zombies_go(self, status: dict[str, Any]) -> None:
         """Let what was halted go on, once the new run has begun to write."""
         if self.halted and (self.folder / "began").exists() and status.get("state") == "running":
+            self.let_go = self.starts
             for zombie in self.halted:
                 send(zombie, signal.SIGCONT)
             time.sleep(1.5)
