@@ -131,3 +131,22 @@ def test_a_time_that_no_calendar_has_is_none(tmp_path: Path, sql: str, wild: int
         assert odd.tick(rows)
     assert ms.read(tmp_path / "odd" / "out").equals(ms.read(tmp_path / "plain" / "out"))
     assert odd.status()["late"] == plain.status()["late"] + 1
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+@pytest.mark.parametrize("method", ["immediate", "drain"])
+def test_a_row_from_before_a_change_that_comes_after_it_is_late(tmp_path: Path, method: str, buckets: int) -> None:
+    """The version that runs starts after it, and the one before is over: it is set aside all the same."""
+    columns = "SELECT k, v FROM a"
+    run = HostedRun(f"{columns} [RANGE 1 SECONDS]", two_streams(), tmp_path, {}, buckets)
+    for n in range(12):
+        if n == 4:
+            run.change(f"{columns} [RANGE 2 SECONDS]", method)
+        run.tick(some_rows(1, n))
+    (change,) = run.changes()
+    assert change["state"] == "finished"
+    late = pa.table({"ts": [change["position_us"] - 1, 10], "k": [1, 2], "v": [3, 4], "s": ["x", "y"]})
+    run.tick({"a": late})
+    assert run.status()["late"] == 2
+    kept = [row for file in (tmp_path / "checkpoint" / "late").iterdir() for row in pq.read_table(file).to_pylist()]
+    assert sorted(row["v"] for row in kept) == [3, 4]

@@ -15,7 +15,7 @@ from midstream.engine.bucket.waiting import WaitingRows
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.engine.run.contract import Expiry
-from midstream.model.time import FOREVER
+from midstream.model.time import FOREVER, NEVER
 from midstream.model.timing import Timing
 from midstream.operators.expression.codes import partition_codes
 from midstream.plan.plan import Plan
@@ -64,12 +64,14 @@ class Intake:
             if not given:
                 continue
             rows = in_order([part for _, part in sorted(given, key=lambda p: p[0])]).moved(self._shift)
-            if start_us is not None:
-                rows = rows.between(int(np.searchsorted(rows.times, start_us)), len(rows))
-            tardy = int(np.searchsorted(rows.times, self._late_before_us(source.position, before)))
-            if tardy:
-                self.late[rank] = rows.between(0, tardy)
-                rows = rows.between(tardy, len(rows))
+            late_before_us = self._late_before_us(source.position, before)
+            first = 0 if start_us is None else int(np.searchsorted(rows.times, start_us))
+            tardy = int(np.searchsorted(rows.times, max(late_before_us, self._state.released_us)))
+            # A row from before the start was for the versions before: only one that is late is set aside here.
+            early = min(first, int(np.searchsorted(rows.times, late_before_us)))
+            if early or tardy > first:
+                self.late[rank] = in_order([rows.between(0, early), rows.between(first, max(first, tardy))])
+            rows = rows.between(max(first, tardy), len(rows))
             bound_us = packed.bound.get(source.position)
             near = len(rows) if bound_us is None else int(np.searchsorted(rows.times, bound_us, side="right"))
             if near < len(rows):
@@ -81,13 +83,12 @@ class Intake:
     def _late_before_us(self, position: int, before: dict[int, int]) -> int:
         """Return the time below which rows of a stream are late, by what earlier micro-batches have shown."""
         high = before.get(position)
-        timing = self._timings.get(position, Timing())
-        bound = -FOREVER if high is None else high - timing.lateness_us
-        return max(bound, self._state.released_us)
+        return NEVER if high is None else high - self._timings.get(position, Timing()).lateness_us
 
     def first_anywhere_us(self, low: dict[int, int], before: dict[int, int]) -> int | None:
         """Return the first time of a micro-batch in whatever bucket, late rows aside; `low` is the least per stream."""
-        found = (max(t, self._late_before_us(p, before)) for p, t in low.items() if p in self._positions)
+        released_us = self._state.released_us
+        found = (max(t, self._late_before_us(p, before), released_us) for p, t in low.items() if p in self._positions)
         return min(found, default=None)
 
     @property
