@@ -1,7 +1,11 @@
-"""The log of Spark: what the JVM and its workers print, in a file instead of between the lines of the terminal."""
+"""The log of Spark: what the JVM and its workers print, in a file instead of between the lines of the terminal.
+
+When the file has grown long it becomes `spark.old.log`, in place of the one before.
+"""
 
 import os
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from midstream.local.disk import THIS_MACHINE
@@ -10,6 +14,8 @@ from midstream.model.secrets import mask_bytes
 
 NOISE = b"Streaming TransformWithStateInPandas Python worker"
 """The workers say this several times in every micro-batch."""
+MOST_BYTES = 8 << 20
+"""When the file is longer, another one is begun."""
 
 
 class SparkLog:
@@ -26,12 +32,29 @@ class SparkLog:
         os.close(self.into)
 
     def _copy(self) -> None:
+        with open(self._out, "rb") as lines:
+            for line in without_noise(lines):
+                try:
+                    self._write(mask_bytes(line))
+                except OSError:
+                    continue  # a full disk: whoever prints must not wait, and later lines may find room
+
+    def _write(self, line: bytes) -> None:
+        """Append a line, to another file when this one is long."""
+        with open(self.file, "ab", buffering=0, opener=private_file) as log:
+            if log.tell() <= MOST_BYTES:
+                log.write(line)
+                return
+        os.replace(self.file, self.file.with_name(f"{self.file.stem}.old{self.file.suffix}"))
+        self._write(line)
+
+
+def without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave out what says nothing; it comes with an empty line after it."""
+    quiet = False
+    for line in lines:
+        if NOISE in line or (quiet and not line.strip()):
+            quiet = True
+            continue
         quiet = False
-        with open(self._out, "rb") as lines, open(self.file, "ab", buffering=0, opener=private_file) as log:
-            for line in lines:
-                # The noise comes with an empty line after it.
-                if NOISE in line or (quiet and not line.strip()):
-                    quiet = True
-                    continue
-                quiet = False
-                log.write(mask_bytes(line))
+        yield line
