@@ -429,6 +429,14 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.stream("c", table(), time="ts", idle="a while"),
         lambda: engine.stream("c", table(), time="ts", idle=-1),
         lambda: engine.stream("c", table(), time="ts", ahead=0),
+        lambda: engine.stream("c", table(), time=5),  # type: ignore[arg-type]
+        lambda: engine.stream("", table(), time="ts"),
+        lambda: engine.stream(None, table(), time="ts"),  # type: ignore[arg-type]
+        lambda: engine.aggregate(5, len, "BIGINT"),  # type: ignore[arg-type]
+        lambda: engine.query(JOIN, plan=7),  # type: ignore[arg-type]
+        lambda: engine.query(JOIN).start(sink=5),  # type: ignore[call-arg]
+        lambda: engine.query(JOIN).start(sink="out", checkpoint=5),  # type: ignore[call-arg]
+        lambda: ms.read(5),  # type: ignore[arg-type]
         lambda: engine.query(JOIN, join="merge"),
         lambda: engine.query("SELECT k FROM a", join="merge"),
         lambda: engine.query(JOIN).start(batch="soon"),
@@ -452,6 +460,14 @@ def test_python_refuses_a_batch_or_buckets_of_nothing(folder: Folder) -> None:
     ):
         with pytest.raises(ms.MidstreamError, match=next(iter(wrong))):
             query.start(**wrong)
+
+
+def test_a_time_that_is_none_ends_no_run() -> None:
+    run = ms.Engine().stream("a", table(), time="ts").query("SELECT k FROM a").start(paused=True)
+    for wrong in ("soon", None, True, 1.5, b"1", []):
+        with pytest.raises(ms.MidstreamError, match="is not a timestamp"):
+            run.advance(wrong)  # type: ignore[arg-type]
+    assert run.finish().table().num_rows == table().num_rows
 
 
 def test_a_run_that_breaks_leaves_nothing_behind(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

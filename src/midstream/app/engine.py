@@ -232,8 +232,10 @@ class PlannedQuery:
             target = TableSink(schema)
         elif isinstance(sink, str | Path):
             target = FileSink(local_folder(sink, "the sink"), schema)
-        else:
+        elif callable(sink):
             target = FunctionSink(sink)
+        else:
+            raise SinkError(f"a sink is a file, a function or nothing, not {type(sink).__name__}")
         run = Run(self, loop.start(target), target)
         return run if paused else run.finish()
 
@@ -266,7 +268,8 @@ class Run:
     def advance(self, until: "int | str | dt.datetime") -> "Run":
         """Take in the rows before an event time."""
         self._check_open()
-        return self._guarded(lambda: self._to(parse_instant(until)))
+        until_us = parse_instant(until)
+        return self._guarded(lambda: self._to(until_us))
 
     def finish(self) -> "Run":
         """Take in all rows that are left and end the run."""

@@ -43,6 +43,8 @@ def make_plan(
     """
     if join not in JOINS:
         raise PlanError(f"join is '{join}'; it can be {', '.join(JOINS)}")
+    if not isinstance(order, str | None):
+        raise PlanError(f"a plan is text such as '((a b) c)', not {type(order).__name__}")
     return _PLANNED[query.when](query, order, cast(MethodChoice, join), streams)
 
 

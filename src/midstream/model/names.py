@@ -1,4 +1,4 @@
-"""Names from files: what is read there becomes part of a path only when it is a plain name."""
+"""Names: those from files become part of a path only when they are plain; those that users give are text."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,6 +25,15 @@ def is_identity(found: object) -> bool:
     (True, False)
     """
     return isinstance(found, str) and _IDENTITY.fullmatch(found) is not None
+
+
+def is_text(found: object) -> bool:
+    """Tell whether something is a text that names something.
+
+    >>> is_text("a b"), is_text(""), is_text(None)
+    (True, False, False)
+    """
+    return isinstance(found, str) and found != ""
 
 
 def digits(text: str) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midstream.model.errors import SourceError
+from midstream.model.names import is_text
 from midstream.model.types import storage_type
 
 
@@ -20,6 +21,9 @@ class StreamSchema:
     time: str
 
     def __post_init__(self) -> None:
+        for what, name in (("a stream", self.name), (f"the time column of stream '{self.name}'", self.time)):
+            if not is_text(name):
+                raise SourceError(f"{what} has a name, which is text and not empty; {name!r} is none")
         try:
             names = self.columns.names
         except UnicodeDecodeError as error:

@@ -103,12 +103,14 @@ def parse_instant(value: int | str | dt.datetime) -> int:
     >>> parse_instant(5), parse_instant("1970-01-01 00:00:01"), parse_instant("1970-01-01T01:00:00+01:00")
     (5, 1000000, 0)
     """
-    if isinstance(value, int):
+    if type(value) is int:
         return value
     if isinstance(value, str):
         try:
             value = dt.datetime.fromisoformat(value)
         except ValueError as error:
             raise MidstreamError(f"'{value}' is not a timestamp; write for example '2024-01-31 12:00:00'") from error
+    if not isinstance(value, dt.datetime):
+        raise MidstreamError(f"{value!r} is not a timestamp; write for example '2024-01-31 12:00:00'")
     zoned = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
     return (zoned - EPOCH) // dt.timedelta(microseconds=1)

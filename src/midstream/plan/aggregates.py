@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.model.errors import PlanError
+from midstream.model.names import is_text
 from midstream.model.types import INTERVAL, MAX_DECIMAL_DIGITS, is_number, type_name
 from midstream.plan.coerce import convert, settle
 from midstream.plan.expr import RESERVED, Expr
@@ -127,9 +128,9 @@ def check_aggregate_name(name: str) -> None:
 
     >>> check_aggregate_name("p90")
     """
+    if not (is_text(name) and name.isidentifier() and name.isascii()):
+        raise PlanError(f"an aggregate is called by a plain name such as p90, not {name!r}")
     key = name.lower()
-    if not (name.isidentifier() and name.isascii()):
-        raise PlanError(f"an aggregate is called by a plain name such as p90, not '{name}'")
     if key in RESERVED or key in _GRAMMAR:
         raise PlanError(f"'{name}' is a word of the language; give the aggregate another name")
     if is_function(name):
