@@ -73,6 +73,11 @@ def test_a_wrong_retention_is_refused_by_name(name: str, tmp_path: Path) -> None
         read_pipeline(file)
 
 
+def test_a_retention_that_is_no_table_is_refused() -> None:
+    with pytest.raises(MidstreamError, match="says how much of late_files, event_bytes, control_rows is kept"):
+        Retention.of(5)  # type: ignore[arg-type]
+
+
 def test_a_pipeline_says_what_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(f"{PIPELINE}[retention]\nlate_files = 1000\n")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
+from midstream.live.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 
@@ -164,6 +165,29 @@ def test_other_buckets_or_another_query_are_refused(tmp_path: Path, spark) -> No
         engine.query(SQL).start(tmp_path / "out", tmp_path / "checkpoint", buckets=3, trigger=once)
     with pytest.raises(ms.MidstreamError, match="belongs to another query"):
         engine.query(SQL + " AND a.v > 3").start(tmp_path / "out", tmp_path / "checkpoint", buckets=2, trigger=once)
+
+
+def test_what_spark_does_not_start_is_one_sentence_and_has_failed(tmp_path: Path, spark) -> None:
+    files = Files(tmp_path)
+    files.grow()
+    query = files.engine(spark).query(SQL, name="one of a name")
+    first = query.start(tmp_path / "out", tmp_path / "first", buckets=1)
+    try:
+        for trigger, said in (
+            (None, "a query with that name is already active"),
+            ({"soon": True}, "no trigger .*soon"),
+        ):
+            with pytest.raises(ms.MidstreamError, match=said):
+                query.start(tmp_path / "other", tmp_path / "second", buckets=1, trigger=trigger)
+            checkpoint = Checkpoint.existing(tmp_path / "second")
+            assert not checkpoint.taken
+            assert checkpoint.read_status()["state"] == "failed"
+        assert [e["event"] for e in checkpoint.events.all()] == ["started", "failed"] * 2
+        with pytest.raises(ms.MidstreamError, match="a trigger is what Spark's takes"):
+            query.start(tmp_path / "other", tmp_path / "second", buckets=1, trigger="now")
+    finally:
+        first.stop()
+    query.start(tmp_path / "other", tmp_path / "second", buckets=1, trigger={"availableNow": True}).wait()
 
 
 def test_results_go_to_a_function_and_to_any_format(tmp_path: Path, spark) -> None:

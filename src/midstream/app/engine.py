@@ -163,7 +163,9 @@ class SparkQuery(PlannedOnSpark):
         """
         from midstream.spark.run import SparkRun  # PySpark is an extra
 
-        trigger = trigger or {}
+        trigger = {} if trigger is None else trigger
+        if not isinstance(trigger, dict):
+            raise MidstreamError(f"a trigger is what Spark's takes, such as {{'availableNow': True}}, not {trigger!r}")
         count = buckets if buckets is not None else self.spark.sparkContext.defaultParallelism
         ends = bool(trigger.get("availableNow") or trigger.get("once"))
         settings = LiveSettings(

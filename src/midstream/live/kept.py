@@ -26,6 +26,8 @@ class Retention:
         1000
         """
         names = [field.name for field in fields(Retention)]
+        if not isinstance(given, Mapping | None):
+            raise MidstreamError(f"retention says how much of {', '.join(names)} is kept, and is not {given!r}")
         for name, value in (given or {}).items():
             if name not in names:
                 raise MidstreamError(f"retention has an unknown key '{name}'; it can have {', '.join(names)}")

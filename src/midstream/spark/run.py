@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from midstream.engine.results.schema import output_schema
 from midstream.live.run import LOOK_S, EndOfRun, LiveRun, LiveSettings
@@ -19,6 +19,7 @@ from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
 from midstream.spark.offsets import planned_batch
 from midstream.spark.query import PlannedOnSpark
+from midstream.spark.session import one_sentence
 from midstream.spark.settings import with_settings
 from midstream.spark.sinks import sink_of
 
@@ -52,10 +53,15 @@ class SparkRun(LiveRun):
         """The micro-batch that carried a stop is committed."""
         try:
             self._begin(lambda: planned_batch(self._checkpoint.spark))
-            self._query = self._start_query()
-            reach("query started")
         except BaseException:
             self._checkpoint.release()
+            raise
+        try:
+            with one_sentence():
+                self._query = self._start_query()
+            reach("query started")
+        except BaseException as error:
+            self._end(str(error) or type(error).__name__)
             raise
         self._watch = threading.Thread(target=self._wait_for_end, name=f"midstream-{self.name}", daemon=True)
         self._watch.start()
@@ -71,7 +77,14 @@ class SparkRun(LiveRun):
             lines = output_lines(self.live.versions.wanted, inputs, self.bucket_spec(), self._shared, controls)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_lines)
             writer = writer.option("checkpointLocation", place)
-            return (writer.trigger(**self._trigger) if self._trigger else writer).start()
+            return self._triggered(writer).start()
+
+    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Set when micro-batches are due, as Spark says it."""
+        try:
+            return writer.trigger(**self._trigger) if self._trigger else writer
+        except TypeError as error:
+            raise MidstreamError(f"Spark has no trigger {self._trigger!r}; one is {{'availableNow': True}}") from error
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
         self.on_batch(SparkLines(lines), number)
