@@ -21,6 +21,8 @@ HOPS = "; a query that hops can do it: write HOP BY ... at the end"
         ("-- nothing", "the query is empty"),
         ("SELECT k FROM stock; SELECT k FROM stock", "one query is expected, but here are 2 statements"),
         ("SELECT k FRO stock", "syntax error near 'stock': Invalid expression / Unexpected token (line 1, column 14)"),
+        ("SELECT `k` FROM stock",
+         'a name stands in double quotes, such as "my column", not in backticks (line 1, column 8)'),
         ("SELECT k\nFROM stock WHERE (k = 1", "syntax error near '1': Expecting ) (line 2, column 23)"),
         ("SELECT k FROM stock WHERE s = 'abc", "syntax error: ' is opened here and never closed (line 1, column 31)"),
         ("SELECT 1 AS x", "the query reads no stream; FROM is missing"),

@@ -45,6 +45,7 @@ class MidstreamParser(DuckDBParser):
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """Parse a text that may hold windows."""
         refuse_statements(raw_tokens, sql)
+        refuse_backticks(raw_tokens, sql)
         refuse_open_joins(raw_tokens, sql)
         plain, hop = take_hop(raw_tokens, sql)
         rest, windows = take_windows(plain, sql)
@@ -160,6 +161,13 @@ def refuse_statements(tokens: Sequence[Token], sql: str) -> None:
     first = next((t for t in tokens if t.token_type not in (TokenType.SEMICOLON, TokenType.L_PAREN)), None)
     if first is not None and first.text.upper() not in ("SELECT", "FROM", "WITH", "VALUES"):
         raise error_at(f"a query starts with SELECT, but here is '{first.text}'", sql, first.start)
+
+
+def refuse_backticks(tokens: Sequence[Token], sql: str) -> None:
+    """Refuse names that are quoted as Spark's SQL quotes them."""
+    for token in tokens:
+        if token.text == "`" and token.token_type == TokenType.UNKNOWN:
+            raise error_at('a name stands in double quotes, such as "my column", not in backticks', sql, token.start)
 
 
 @functools.lru_cache(maxsize=4)
