@@ -45,6 +45,23 @@ def test_values_are_equal_when_their_codes_are(seed: int, t: pa.DataType) -> Non
     assert in_order == [*([None] if None in known else []), *values]
 
 
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=3))
+def test_ranks_of_texts_are_those_of_their_bytes(seed: int) -> None:
+    """Texts begin alike for some words, end in zeros, are long, or come again."""
+    rnd = random.Random(910_000 + seed)
+    heads = ["", "\0", "https://", "https://example.org/a/b/c/d/e/f/", "ä" * rnd.randrange(9), "x" * rnd.randrange(50)]
+    tails = ["", "\0", "\0\0", "a", "ä", *(str(rnd.randrange(50)) for _ in range(5)), "y" * rnd.randrange(40)]
+    values = [
+        None if rnd.random() < 0.05 else "".join(rnd.choice(heads) for _ in range(rnd.randrange(3))) + rnd.choice(tails)
+        for _ in range(rnd.choice([0, 1, 2, 30, 300]))
+    ]
+    coding = Coding()
+    coding.encode(pa.array(["z" * rnd.choice([0, 60])]))
+    ranks = coding.ranks(coding.encode(pa.array(values, pa.string())), pa.string())
+    places = {v: k for k, v in enumerate(sorted({v for v in values if v is not None}, key=str.encode), 1)}
+    assert ranks.tolist() == [places[v] if v is not None else 0 for v in values]
+
+
 @pytest.mark.parametrize("t", [pa.string(), pa.decimal128(20, 0)], ids=str)
 def test_a_few_values_cost_the_same_whatever_is_known(t: pa.DataType) -> None:
     """Memory that is asked for stands for work: copying or hashing what is known anew would ask for as much again."""

@@ -151,6 +151,37 @@ def take_bytes(offsets: Vector, data: Bytes, shift: int, places: Vector) -> tupl
 
 
 @kernel
+def words_at(offsets: Vector, data: Bytes, skip: int, places: Vector) -> Vector:
+    """Return eight bytes of each run at the given places, after the first few, as integers in the order of the bytes.
+
+    Where a run ends there are zeros.
+    """
+    out = np.empty(places.size, np.int64)
+    for i in range(places.size):
+        start = offsets[places[i]] + skip
+        word = np.uint64(0)
+        for k in range(min(offsets[places[i] + 1] - start, 8)):
+            word |= np.uint64(data[start + k]) << np.uint64(56 - 8 * k)
+        out[i] = np.int64(word ^ np.uint64(0x8000000000000000))
+    return out
+
+
+@kernel
+def shared_bytes(offsets: Vector, data: Bytes, places: Vector) -> Word:
+    """Return with how many bytes all runs at the given places, one at least, begin alike."""
+    first = offsets[places[0]]
+    shared = offsets[places[0] + 1] - first
+    for i in range(1, places.size):
+        start = offsets[places[i]]
+        shared = min(shared, offsets[places[i] + 1] - start)
+        for k in range(shared):
+            if data[start + k] != data[first + k]:
+                shared = k
+                break
+    return shared
+
+
+@kernel
 def equal_bytes(
     a_offsets: Vector,
     a_data: Bytes,

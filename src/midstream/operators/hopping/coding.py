@@ -18,6 +18,7 @@ from midstream.model.types import type_name
 from midstream.operators.expression.arrays import array_of, is_text, most_text, numpy_values, text_pieces, validity
 from midstream.operators.expression.codes import Codes, code
 from midstream.operators.hopping.numbered import Numbered
+from midstream.operators.hopping.text_order import text_ranks
 
 
 class Coding:
@@ -56,6 +57,10 @@ class Coding:
 
     def ranks(self, codes: Vector, t: pa.DataType) -> Vector:
         """Return numbers in the order of the values, NULL first."""
+        if is_text(t):
+            out, valid = np.zeros(len(codes), np.int64), codes != NULL
+            out[valid] = text_ranks(self._numbers(t), codes[valid])
+            return out
         if is_numbered(t):
             valid = codes != NULL
             values = self._numbers(t).values(codes, valid, large=True)

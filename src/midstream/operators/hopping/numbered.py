@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Mask, Vector
-from midstream.kernels.codes import find_runs, hash_bytes, take_bytes
+from midstream.kernels.codes import find_runs, hash_bytes, shared_bytes, take_bytes, words_at
 from midstream.kernels.values import place_slots
 from midstream.operators.expression.arrays import array_of, byte_runs, text_array, validity
 from midstream.operators.source.tape import Tape, grown
@@ -63,6 +63,14 @@ class Numbered:
     def sizes(self, numbers: Vector) -> Vector:
         """Return how many bytes the value of each number has; of one that is no number as many as any."""
         return np.diff(self._offsets.view())[np.clip(numbers, 0, self._count - 1)]
+
+    def shared(self, numbers: Vector) -> int:
+        """Return with how many bytes all values of some numbers begin alike."""
+        return int(shared_bytes(self._offsets.view(), self._data.view(), numbers)) if len(numbers) else 0
+
+    def words(self, numbers: Vector, skip: int) -> Vector:
+        """Return eight bytes of the value of each number, after the first few, as integers in the order of bytes."""
+        return words_at(self._offsets.view(), self._data.view(), skip, numbers)
 
     def values(self, numbers: Vector, valid: Mask | None, large: bool = False) -> pa.Array:
         """Return the values of numbers as an array; NULL where it is not valid. See `text_array` for `large`."""
