@@ -15,7 +15,7 @@ TIME = LINK
 def is_evicted(
     entries: Matrix, i: int, slots: Vector, evict: Matrix, bases: Vector, seq: int
 ) -> bool:  # pragma: no cover - compiled
-    """Tell whether a counted window has let go of a row of entry i by the arrival of `seq`.
+    """Tell whether a counted window has evicted a row of entry i by the arrival of `seq`.
 
     `slots[c]` is the line of component c in the eviction table, or -1 when its window is not counted.
     """

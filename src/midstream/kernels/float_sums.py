@@ -197,7 +197,7 @@ def find_digits(codes: Matrix, column: int) -> tuple[Word, Word]:
 
 @kernel
 def add_floats(totals: Matrix, place: int, base: int, slots: Vector, signs: Vector, codes: Matrix, column: int) -> None:
-    """Count floats in and out of groups, and add them to the lines behind the counts; NULL is left out.
+    """Count floats in and out of groups, and add them to the lines after the counts; NULL is left out.
 
     They are a column of `codes`, which are their bits but for the sign (see `code_floats`).
     """
@@ -239,7 +239,7 @@ def grown_words(words: Vector, need: Word) -> Vector:
 
 @kernel
 def write_held(line: Vector, first: Word, last: Word, words: Vector, count: Word) -> Word:
-    """Write the sum of a line, whose digits at other places are 0, as words behind so many; return how many follow."""
+    """Write the sum of a line, whose digits at other places are 0, as words after so many; return how many follow."""
     if first <= last:
         carry(line, first, last)
     while first <= last and line[last] == 0:

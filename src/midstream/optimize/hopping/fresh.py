@@ -8,7 +8,7 @@ from midstream.plan.rename import renamed
 
 @dataclass
 class Fresh:
-    """Gives out aliases that nobody has; it remembers those it gave."""
+    """Hands out aliases that nobody has; it remembers those it gave."""
 
     taken: set[str] = field(default_factory=set)
     origins: dict[str, str] = field(default_factory=dict)
