@@ -1,7 +1,9 @@
 """The builder and SQL text give equal queries."""
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from lang.streams import CATALOG
@@ -204,3 +206,36 @@ def test_python_mistakes_are_told() -> None:
         col("x").cast("quux(")
     with pytest.raises(MidstreamError, match="is not a duration"):
         stream("stock").range("5 parsecs")
+
+
+def test_what_the_builder_is_given_wrongly_is_one_sentence() -> None:
+    a: Any = stream("orders", "a").range("1 second")
+    b: Any = stream("prices", "b").range("1 second")
+    orders: Any = stream("orders")
+    given: Any = {"stream": stream, "col": col, "when": when, "not_exists": not_exists}
+    wrong: list[tuple[str, Callable[[], Any]]] = [
+        ("a window has a whole number of rows, not 1.5", lambda: orders.rows(1.5)),
+        ("a window has a whole number of rows, not True", lambda: orders.rows(True)),
+        ("a window has a whole number of rows, not 'x'", lambda: orders.rows(5, slide="x")),
+        ("partition_by is the name of a column", lambda: orders.rows(5, partition_by=5)),
+        ("a name is text, not 5", lambda: orders.rows(5, partition_by=[5])),
+        ("a name is text, not 5", lambda: given["stream"](5)),
+        ("a name is text, not 5", lambda: a.alias(5)),
+        ("a name is text, not None", lambda: given["col"](None)),
+        ("a condition is an expression such as .*, not 'k > 5'", lambda: a.where("k > 5")),
+        ("a condition is an expression such as .*, not 5", lambda: a.join(b, on=5)),
+        ("a condition is an expression such as .*, not None", lambda: a.anti_join(b, on=None)),
+        ("a condition is an expression such as .*, not 1", lambda: a.having(1)),
+        ("a condition is an expression such as .*, not 1", lambda: given["when"](1, 2)),
+        ("a condition is an expression such as .*, not 1", lambda: a.between(col("k") > 1, 1)),
+        ("a column is a name or an expression such as .*, not 5", lambda: a.select(5)),
+        ("a column is a name or an expression such as .*, not None", lambda: a.group_by(None)),
+        ("a query of the builder is expected, .*, not 5", lambda: a.join(5)),
+        ("a query of the builder is expected, .*, not 'b'", lambda: a.except_("b")),
+        ("a query of the builder is expected, .*, not None", lambda: given["not_exists"](None)),
+        ("a query hops as a whole", lambda: a.join(b.hop("1 second"))),
+        ("what is joined of a set operation are its results", lambda: a.join(b.union(b))),
+    ]
+    for said, give in wrong:
+        with pytest.raises(MidstreamError, match=said):
+            give()

@@ -15,7 +15,18 @@ from typing import Any
 from sqlglot import exp
 
 from midstream.lang.bind.query import bind
-from midstream.lang.expression import Expression, When, col, fn, identifier, lit, when
+from midstream.lang.expression import (
+    Expression,
+    When,
+    checked_column,
+    checked_condition,
+    checked_name,
+    col,
+    fn,
+    identifier,
+    lit,
+    when,
+)
 from midstream.lang.syntax.dialect import HOP_CLAUSE, WINDOW, Midstream
 from midstream.lang.syntax.hop_clause import HopClause
 from midstream.lang.syntax.window_clause import WindowClause
@@ -62,15 +73,15 @@ class QueryBuilder:
 
     def except_(self, other: "QueryBuilder", keep_all: bool = False) -> "SetBuilder":
         """Take the rows of another query away; `keep_all` counts how often a row comes (EXCEPT ALL)."""
-        return SetBuilder(exp.Except, self, other, keep_all)
+        return SetBuilder(exp.Except, self, _query(other), keep_all)
 
     def union(self, other: "QueryBuilder", keep_all: bool = False) -> "SetBuilder":
         """Add the rows of another query, every different row once; or with `keep_all`, all of them (UNION ALL)."""
-        return SetBuilder(exp.Union, self, other, keep_all)
+        return SetBuilder(exp.Union, self, _query(other), keep_all)
 
     def intersect(self, other: "QueryBuilder") -> "SetBuilder":
         """Keep the rows that another query has, too."""
-        return SetBuilder(exp.Intersect, self, other)
+        return SetBuilder(exp.Intersect, self, _query(other))
 
     def hop(self, every: Duration, emit: str = COMPLETE) -> "HopBuilder":
         """Answer at every multiple of a duration, with the whole result or with what came and went ("delta")."""
@@ -145,13 +156,14 @@ class SelectBuilder(QueryBuilder):
 
     def rows(self, count: int, partition_by: Sequence[str] | str = (), slide: int | None = None) -> "SelectBuilder":
         """Give the stream that was added last a window of rows, of the stream or of each key."""
-        names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        by = tuple((alias, name) for alias, _, name in (n.rpartition(".") for n in names))
-        return self._window(WindowClause(rows=count, partition_by=by, slide=slide))
+        names = (partition_by,) if isinstance(partition_by, str) else _listed(partition_by)
+        by = tuple((alias, name) for alias, _, name in (checked_name(n).rpartition(".") for n in names))
+        rows, step = _row_count(count), None if slide is None else _row_count(slide)
+        return self._window(WindowClause(rows=rows, partition_by=by, slide=step))
 
     def between(self, start: Expression, end: Expression) -> "SelectBuilder":
         """Give the stream that was added last windows from a row with one condition to a row with the other."""
-        return self._window(WindowClause(start=start.tree(), end=end.tree()))
+        return self._window(WindowClause(start=checked_condition(start).tree(), end=checked_condition(end).tree()))
 
     def _window(self, clause: WindowClause) -> "SelectBuilder":
         table = self.tables[-1].copy()
@@ -160,6 +172,7 @@ class SelectBuilder(QueryBuilder):
 
     def join(self, other: "SelectBuilder", on: Expression | None = None) -> "SelectBuilder":
         """Join the streams of another query, on a condition or, without one, all with all."""
+        other, on = _streams(other), None if on is None else checked_condition(on)
         return SelectBuilder(
             (*self.tables, *other.tables),
             (*self.conditions, *other.conditions[:-1], on),
@@ -173,9 +186,9 @@ class SelectBuilder(QueryBuilder):
 
     def anti_join(self, other: "SelectBuilder", on: Expression) -> "SelectBuilder":
         """Keep the rows that have no partner in a stream, or in the results of a query."""
-        place = len(self.tables)
-        return replace(self, tables=(*self.tables, *other.tables[:1]), conditions=(*self.conditions, on),
-                       without=self.without | {place})  # fmt: skip
+        place, tables = len(self.tables), (*self.tables, *_streams(other).tables[:1])
+        conditions = (*self.conditions, checked_condition(on))
+        return replace(self, tables=tables, conditions=conditions, without=self.without | {place})
 
     def joined(self) -> "SelectBuilder":
         """Start a query over what is joined so far, columns under their own aliases, to give it a window that slides.
@@ -192,21 +205,21 @@ class SelectBuilder(QueryBuilder):
 
     def where(self, *conditions: Expression) -> "SelectBuilder":
         """Keep results for which every condition is true."""
-        return replace(self, filters=(*self.filters, *conditions))
+        return replace(self, filters=(*self.filters, *map(checked_condition, conditions)))
 
     def select(self, *columns: str | Expression, **named: Any) -> "SelectBuilder":
         """Add to the select list: strings are column names, keywords are aliases."""
-        plain = [col(c) if isinstance(c, str) else c for c in columns]
+        plain = map(checked_column, columns)
         aliased = [(col(v) if isinstance(v, str) else lit(v)).as_(k) for k, v in named.items()]
         return replace(self, outputs=(*self.outputs, *plain, *aliased))
 
     def group_by(self, *keys: str | Expression) -> "SelectBuilder":
         """Compute the aggregates of each group of rows with the same keys; strings are column names."""
-        return replace(self, groups=(*self.groups, *(col(k) if isinstance(k, str) else k for k in keys)))
+        return replace(self, groups=(*self.groups, *map(checked_column, keys)))
 
     def having(self, *conditions: Expression) -> "SelectBuilder":
         """Keep groups for which every condition is true."""
-        return replace(self, group_filters=(*self.group_filters, *conditions))
+        return replace(self, group_filters=(*self.group_filters, *map(checked_condition, conditions)))
 
     def _from(self) -> tuple[Item, list[exp.Join]]:
         first, *others = (t.copy() for t in self.tables)
@@ -235,6 +248,35 @@ class SelectBuilder(QueryBuilder):
         return select
 
 
+def _query(found: Any) -> QueryBuilder:
+    """Return a query, if it is one."""
+    if not isinstance(found, QueryBuilder):
+        raise SqlError(f"a query of the builder is expected, such as stream('orders'), not {found!r}")
+    return found
+
+
+def _streams(found: Any) -> SelectBuilder:
+    """Return streams to join, if they are some."""
+    if not isinstance(found, SelectBuilder):
+        _query(found).inner_tree()  # one that hops says why it cannot
+        raise SqlError("what is joined of a set operation are its results(...)")
+    return found
+
+
+def _row_count(found: Any) -> int:
+    """Return how many rows a window has, or moves by, if it is a whole number."""
+    if type(found) is not int:
+        raise SqlError(f"a window has a whole number of rows, not {found!r}")
+    return found
+
+
+def _listed(found: Any) -> tuple[Any, ...]:
+    """Return names of columns that are given as a list."""
+    if not isinstance(found, Sequence):
+        raise SqlError(f"partition_by is the name of a column or a list of names, not {found!r}")
+    return tuple(found)
+
+
 def _all(conditions: Sequence[Expression]) -> Expression:
     whole = conditions[0]
     for condition in conditions[1:]:
@@ -261,7 +303,7 @@ def stream(name: str, alias: str | None = None) -> SelectBuilder:
 
 def not_exists(query: QueryBuilder) -> Expression:
     """Return the condition that a query, which may read the one around it, has no row."""
-    return Expression(exp.Not(this=exp.Exists(this=query.inner_tree())))
+    return Expression(exp.Not(this=exp.Exists(this=_query(query).inner_tree())))
 
 
 def _named(item: Item, alias: str | None) -> Item:

@@ -133,7 +133,28 @@ class Expression:
 
 def identifier(name: str) -> exp.Identifier:
     """Make a name, quoted in text when it needs to be."""
-    return exp.to_identifier(name)
+    return exp.to_identifier(checked_name(name))
+
+
+def checked_name(name: Any) -> str:
+    """Return a name, if it is one."""
+    if not isinstance(name, str):
+        raise MidstreamError(f"a name is text, not {name!r}")
+    return name
+
+
+def checked_condition(found: Any) -> Expression:
+    """Return a condition, if it is one."""
+    if not isinstance(found, Expression):
+        raise MidstreamError(f"a condition is an expression such as col('k') > 5, not {found!r}")
+    return found
+
+
+def checked_column(found: Any) -> Expression:
+    """Return a column, or what is computed of columns: strings are names of columns."""
+    if not isinstance(found, str | Expression):
+        raise MidstreamError(f"a column is a name or an expression such as col('k') + 1, not {found!r}")
+    return col(found) if isinstance(found, str) else found
 
 
 def _parse_type(name: str) -> exp.DataType:
@@ -149,10 +170,10 @@ def col(name: str) -> Expression:
     >>> print(col("a.k").tree())
     a.k
     """
-    alias, dot, column = name.partition(".")
+    alias, dot, own = checked_name(name).partition(".")
     if not dot:
         return Expression(exp.Column(this=exp.Star() if name == "*" else identifier(name)))
-    this = exp.Star() if column == "*" else identifier(column)
+    this = exp.Star() if own == "*" else identifier(own)
     return Expression(exp.Column(this=this, table=identifier(alias)))
 
 
@@ -219,7 +240,7 @@ class When:
 
     def when(self, condition: Expression, value: Any) -> "When":
         """Add a branch."""
-        return When((*self.branches, (condition, lit(value))))
+        return When((*self.branches, (checked_condition(condition), lit(value))))
 
     def otherwise(self, value: Any) -> Expression:
         """End with the value when no condition is true."""
@@ -233,4 +254,4 @@ class When:
 
 def when(condition: Expression, value: Any) -> When:
     """Start a CASE."""
-    return When(((condition, lit(value)),))
+    return When(((checked_condition(condition), lit(value)),))
