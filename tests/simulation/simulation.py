@@ -170,7 +170,7 @@ class Simulation:
             return
         finally:
             process.kill()
-        if first.alive:
+        if first.alive and first not in self.machine.zombies:  # one that lost its lock meanwhile keeps nobody away
             self.machine.found = Found("a second driver has begun beside the first")
             raise self.machine.found
 
