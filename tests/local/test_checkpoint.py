@@ -245,7 +245,17 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", ["results pending:3", "state written:5", "commit.json pending:4", "file removed:9"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "results pending:3",
+        "state written:5",
+        "commit.json pending:4",
+        "committed:4",
+        "results shown:3",
+        "file removed:9",
+    ],
+)
 def test_a_killed_process_is_resumed(point: str, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from local.test_checkpoint import JOIN, engine\n"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midstream.local import checkpoint, files
+from midstream.local import batch_folder, checkpoint, files
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.loop import Loop, RunningLoop, output_schema
 from midstream.local.replay import in_process
@@ -32,7 +32,7 @@ class Killer:
         self.passed = 0
         self.at: int | None = None
         self.where: list[str] = []
-        for module in (checkpoint, files):
+        for module in (batch_folder, checkpoint, files):
             monkeypatch.setattr(module, "reach", self.reach)
 
     def reach(self, name: str) -> None:
@@ -90,11 +90,14 @@ def test_a_killed_run_goes_on_exactly(kind: str, seed: int, tmp_path: Path, monk
     assert until_killed(script.loop, tmp_path / "whole") is not None
     assert output(tmp_path / "whole", expected.schema) == rows_of(expected), script.told
     points = killer.passed
-    killed = tmp_path / "killed"
+    killed, seen = tmp_path / "killed", dict[str, bytes]()
     report = None
     while report is None:
         killer.passed, killer.at = 0, rnd.randint(1, max(3, points // 2)) if len(killer.where) < 4 else None
         report = until_killed(draw_script(kind, seed).loop, killed)
+        shown = {file.name: file.read_bytes() for file in (killed / "out").glob("batch-*.parquet")}
+        assert {name: shown.get(name) for name in seen} == seen, "what has appeared stays as it is"
+        seen = shown
     assert killer.where
     told = f"{killer.where} {script.told}"
     assert output(killed, expected.schema) == rows_of(expected), told

@@ -7,10 +7,10 @@
     batches.jsonl     the report of each micro-batch; the commit says how many bytes of it count
     lock              held by the process that runs the query
 
-    results of N ──▶ tables, state ──▶ commit.json ──▶ files that no commit needs any more are removed
+    results of N ──▶ tables, state ──▶ commit.json ──▶ results of N appear; files that no commit needs are removed
 
-Every micro-batch is committed: it is the unit in which results can be replaced, and its width is the user's to choose.
-Killed before the rename, the run goes on after micro-batch N-1 and replaces the results of N; after it, N counts.
+Every micro-batch is committed: it is the unit in which results appear, and its width is the user's to choose.
+Killed before the rename, the run goes on after micro-batch N-1 and makes the results of N anew; after it, N counts.
 """
 
 import json

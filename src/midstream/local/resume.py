@@ -136,7 +136,8 @@ class Resumable:
     def commit(self, running: RunningLoop) -> None:
         """Write down what a micro-batch, or something asked for, has brought."""
         host, report = running.host, running.report
-        self._sink.keep(self.checkpoint.next_number)
+        number = self.checkpoint.next_number
+        self._sink.keep(number)
         fresh_plans = host.plans[len(self._plans) :]
         self._plans = [*self._plans, *map(write_plan, fresh_plans)]
         plain, held = host.to_plain()
@@ -152,6 +153,7 @@ class Resumable:
         }
         fresh = [asdict(batch) for batch in report.batches[self._reported :]]
         self.checkpoint.commit(state, held, fresh)
+        self._sink.show(number)
         self._reported, self._read_us = len(report.batches), host.read_us
 
 
