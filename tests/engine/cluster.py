@@ -129,11 +129,13 @@ class Cluster:
         for place, label in enumerate(self.labels):
             packed = packed_of(place)
             packed.last = last
+            tried = None
             if self.rnd.random() < self.crashes:  # an attempt that works and is never committed
-                self.attempt(label, copy.deepcopy(self.stores[label]), packed)
+                tried = self.attempt(label, copy.deepcopy(self.stores[label]), packed)
             if self.rnd.random() < self.crashes:
                 self.lose_memory()
             outputs.append(self.attempt(label, self.stores[label], packed))
+            assert tried is None or given_by(tried) == given_by(outputs[-1]), "attempts give different results"
         if self.rnd.random() < self.crashes:  # the driver dies before its state is written
             self.merger().on_batch(copy.deepcopy(outputs), everything=last or drain)
         merger = self.merger()
@@ -181,3 +183,9 @@ class Cluster:
 
     def total(self, name: str) -> int:
         return sum(reports[0][name] for reports in self.reports)
+
+
+def given_by(output: BucketOutput) -> list[tuple[int, str]]:
+    """Return the results of a bucket in a micro-batch, version by version, in order; NaN is like NaN."""
+    rows = [(i.version, repr(row)) for i in output.leaving for row in i.results.rows.to_pylist()]
+    return sorted(rows, key=lambda row: row[0])

@@ -12,7 +12,7 @@ from midstream.migrate.completion import StateCompletion
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Matching, Moment, demote, held_states, laid_out, live_entries, take_over
 from midstream.migrate.migration import Migration
-from midstream.migrate.request import JUST_IN_TIME, MOVING_STATE
+from midstream.migrate.request import JUST_IN_TIME, overlap
 from midstream.migrate.switch import Switch, progress_of
 from midstream.model.coverage import Coverage
 from midstream.operators.contract.execution import Execution, Parts, PlanSwitch, Progress, StateSize, Switched
@@ -69,7 +69,7 @@ class JustInTime(Migration):
 
     def overlaps(self, strategy: str) -> bool:
         """Say yes to strategies that can go on from incomplete states."""
-        return strategy in (JUST_IN_TIME, MOVING_STATE)
+        return overlap(JUST_IN_TIME, strategy)
 
     def progress(self) -> Progress:
         """Return how many states matched, and what has been completed on demand."""

@@ -7,11 +7,12 @@ ask ──▶ same plan? ──▶ may it start now? ──▶ start: the execut
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from midstream.migrate.gap import Gap
 from midstream.migrate.match import Moment
 from midstream.migrate.record import FINISHED, NO_OP, REFUSED, RUNNING, SUPERSEDED, MigrationRecord
-from midstream.migrate.request import MOVING_STATE, PARALLEL_TRACK, MigrationRequest, last_old_us
+from midstream.migrate.request import MOVING_STATE, PARALLEL_TRACK, MigrationRequest, last_old_us, overlap
 from midstream.migrate.strategies import STRATEGY
 from midstream.migrate.switch import Switch
 from midstream.model.batch import Arrival, Results
@@ -24,7 +25,7 @@ from midstream.operators.source.sources import Sources
 from midstream.plan.plan import Plan
 from midstream.plan.tree import leaves
 
-RECOVERY = "recovery"
+RECOVERY, RECOVERING = "recovery", "recovering"
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,13 @@ class Migrator:
         self.pipeline = pipeline
         self.records: list[MigrationRecord] = []
         self.running: MigrationRecord | None = None
-        self._bound_us: int | None = None
-        """When no row from before the last migration can matter any more, if that is a matter of time."""
-        self._lasts = False
-        """The last migration is over at a time of its own in each bucket, not where it began."""
+        self.bound_us: int | None = None
+        """When no row from before the last migration can matter any more, if that is a matter of time.
+
+        The same in all buckets and after a restart, wherever a migration that had to wait has begun in each.
+        """
+        self._after = ""
+        """The strategy of the last migration, if it is over at a time of its own in each bucket, not where it began."""
         self.waiting: list[tuple[MigrationRequest, MigrationRecord]] = []
         self.last_us: int | None = None
         """Time of the last row taken in."""
@@ -88,7 +92,7 @@ class Migrator:
         """Return what is going on, in a word or two."""
         if self.running is None:
             return "steady"
-        return "recovering" if self.running.strategy == RECOVERY else f"migrating ({self.running.strategy})"
+        return RECOVERING if self.running.strategy == RECOVERY else f"migrating ({self.running.strategy})"
 
     def ask(self, request: MigrationRequest, now_us: int, seq: int) -> MigrationRecord:
         """Migrate before the row that comes next, at `now_us` or later, after sequence number `seq`; or wait.
@@ -112,6 +116,15 @@ class Migrator:
     def divides_work(self) -> bool:
         """Tell whether two plans divide the work between them: rows taken in again have to go through both."""
         return self.running is not None and self.pipeline.execution.divides_work
+
+    def bound(self) -> list[Any]:
+        """Return what a restart has to know of the last migration, though it is over here."""
+        return [self.bound_us, self._after]
+
+    def load_bound(self, bound: list[Any] | None) -> None:
+        """Know of the last migration what was known before a restart, if it was written down."""
+        if bound is not None:
+            self.bound_us, self._after = bound
 
     def resume(self, record: MigrationRecord) -> None:
         """Go on with states that a restart has left incomplete, as with a just-in-time migration."""
@@ -140,13 +153,15 @@ class Migrator:
     def next_cut_us(self) -> int | None:
         """Return the next event time at which something happens here that must not wait for the end of a slice."""
         cut_us = self.pipeline.execution.next_cut_us()
-        return self._bound_us if cut_us is None and self.waiting else cut_us
+        return self.bound_us if cut_us is None and self.waiting else cut_us
 
     def _start_waiting(self, now_us: int, seq: int, direct: bool = False) -> None:
         """Start what may start; `direct` when it takes effect where it was asked for."""
         while self.waiting:
             request, record = self.waiting[0]
-            at_us = request.at_us if direct and request.at_us is not None else now_us
+            at_us = (
+                request.at_us if direct and request.at_us is not None else min(now_us, self._known_at(request, now_us))
+            )
             try:
                 checked = request.checked(self.plan, self._complete_at(at_us))
             except PlanError as error:
@@ -155,23 +170,40 @@ class Migrator:
                 continue
             if self._merges and _holds_back(checked):
                 checked = replace(checked, output="merged")
-            if not self._may_start(checked, now_us):
+            if not self._may_start(checked, now_us, seq):
                 return
             self.waiting.pop(0)
             if _holds_back(checked):
-                at_us = max((t for t in (request.at_us, self._bound_us) if t is not None), default=now_us)
+                at_us = self._known_at(checked, now_us)
             record.strategy, record.options = checked.strategy, checked.options
             self._start(replace(checked, at_us=at_us), record, now_us, seq)
 
     def _complete_at(self, at_us: int) -> bool:
         """Tell whether no state lacks anything, whatever the bucket: also where the last migration is over by now."""
-        return not self._lasts or (self._bound_us is not None and at_us >= self._bound_us)
+        return not self._after or (self.bound_us is not None and at_us >= self.bound_us)
 
-    def _may_start(self, request: MigrationRequest, now_us: int) -> bool:
-        if self.running is not None:
-            return self.pipeline.execution.overlaps(request.strategy)
+    def _known_at(self, request: MigrationRequest, now_us: int) -> int:
+        """Return by when a migration has begun in all buckets: in some it may have had to wait."""
+        asked_us = now_us if request.at_us is None else request.at_us
+        waited = self.bound_us is not None and not overlap(self._after, request.strategy)
+        return max(asked_us, self.bound_us) if waited and self.bound_us is not None else asked_us
+
+    def _may_start(self, request: MigrationRequest, now_us: int, seq: int) -> bool:
         # Buckets end a migration each at its own time; what is held back must begin at the same time in all of them.
-        return not (_holds_back(request) and self._bound_us is not None and now_us < self._bound_us)
+        if _holds_back(request) and self.bound_us is not None and now_us < self.bound_us:
+            return False
+        overlaps = self.running is None or self.pipeline.execution.overlaps(request.strategy)
+        if not overlaps and self.phase == RECOVERING:
+            self._complete_restart(now_us, seq)
+            return True
+        return overlaps
+
+    def _complete_restart(self, now_us: int, seq: int) -> None:
+        """Compute at once what a restart has left incomplete: no migration waits for it, it begins where it would."""
+        request = MigrationRequest(str(self.plan.tree), MOVING_STATE)
+        switch = _PlanSwitch(request, self.plan, self.pipeline.sources, Moment(now_us, seq), None)
+        self.pipeline.execution = self.pipeline.execution.switch_plan(switch).execution
+        self._end(FINISHED, now_us)
 
     def _start(self, request: MigrationRequest, record: MigrationRecord, now_us: int, seq: int) -> None:
         started = time.perf_counter()
@@ -197,7 +229,9 @@ class Migrator:
         unnoticed = switched.execution is running and not switched.progress.states_incomplete
         at_once = request.strategy == MOVING_STATE and switched.execution is not running
         if not unnoticed:
-            self._bound_us, self._lasts = at_us if at_once else bound_us, not at_once
+            known_us = self._known_at(request, now_us)
+            self.bound_us = known_us if at_once else last_old_us(target, known_us)
+            self._after = "" if at_once else request.strategy
         self.pipeline.execution, self.plan = switched.execution, target
         self._note(switched.progress)
         record.start_ms = (time.perf_counter() - started) * 1000

@@ -149,6 +149,11 @@ def missing_joins(running: Plan, target: Plan) -> list[Join]:
     ]
 
 
+def overlap(first: str, second: str) -> bool:
+    """Tell whether a migration by the second strategy goes on from states that one by the first has left incomplete."""
+    return first == JUST_IN_TIME and second in (JUST_IN_TIME, MOVING_STATE)
+
+
 def last_old_us(plan: Plan, position_us: int) -> int | None:
     """Return the time from which no row before a position is in its window, when windows are a matter of time alone."""
     widths = [s.window.width_us for s in plan.query.sources if isinstance(s.window, RangeWindow)]

@@ -184,10 +184,16 @@ class ResultMerger:
             self.control.last_left = (left_us, time.perf_counter())
 
     def _see_left_before(self, reports: Sequence[dict[str, Any]]) -> None:
-        """Learn after a restart when the last results left; of hops, what buckets had, be it nothing together."""
-        times = [before_us for report in reports for before_us, _ in report["left"].values() if before_us > NEVER]
-        if self._new and self.control.last_left is None and times:
-            self.control.last_left = (max(times), time.perf_counter())
+        """Learn after a restart when the last results left; of hops, what buckets had, be it nothing together.
+
+        While versions change it is remembered: what buckets had may be held back here.
+        """
+        if self._new and self.control.quiet:
+            (life,) = self.control.alive
+            left_us = max(report["left"].get(str(life.version), (NEVER, NEVER))[0] for report in reports)
+            known = self.control.last_left
+            if left_us > NEVER and (known is None or (left_us > known[0] and not self._hops(life.version))):
+                self.control.last_left = (left_us, time.perf_counter())
         self._new = False
 
     def _straight(self, leaving: list[Leaving], hops: Hops) -> list[Departure]:

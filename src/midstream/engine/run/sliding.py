@@ -77,10 +77,15 @@ class SlidingRun(VersionRun):
         # What the stages hold is kept by itself; rows that go through the joins again have been there.
         held, pipeline.stages = pipeline.stages, []
         again = bool(running) or pipeline.execution.replays
+        if not running:  # one that is repeated begins where it has begun
+            run.migrator.load_bound(remembered.get("bound"))
         if kept.rows and again:
             run._repeat(run._number(kept.rows))
         elif kept.rows:
             run._take_in_again(run._number(kept.rows), kept.released_us)
+        if running:  # no row may have come since it began
+            run._start_due(kept.released_us)
+        run.migrator.load_bound(remembered.get("bound"))
         pipeline.stages = held
         for k, table, counters in kept.stages:
             held[k].restore(table, counters)
@@ -270,6 +275,7 @@ class SlidingRun(VersionRun):
             "plan": self._written(migrator.plan),
             "before": self._written(migrator.before) if divided else None,
             "running": asdict(migrator.current) if divided and migrator.current is not None else None,
+            "bound": migrator.bound(),
             "drain": migrator.pipeline.drain_so_far(),
             "ends": migrator.pipeline.ends.to_plain() if self.drains_later else [],
             "due": [asdict(r) for r in (*(request for request, _ in migrator.waiting), *self.due)],
