@@ -118,7 +118,7 @@ class LiveQuery:
         if self.planner is not None:
             return self.planner.plan_of(summary.row)
         query = self.plan().query
-        if not summary.plan:
+        if not summary.plan or summary.version != self.newest:
             return self.plan()
         return ordered_plan(query, parse_tree(summary.plan, query.aliases), cast(MethodChoice, summary.join))
 

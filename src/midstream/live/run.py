@@ -192,14 +192,12 @@ class LiveRun:
 
     def _reported_before(self) -> BatchSummary:
         """Return what is known of the plan before the first micro-batch of this run."""
-        status = self._checkpoint.read_status()
-        last = status.get("last_batch") or {}
+        last = self._checkpoint.read_status().get("last_batch") or {}
         row = last.get("row", "")
         if not self._checkpoint.controls.has(row):
             row = ""  # the status was left by a driver that was behind: the first micro-batch knows better
-        summary = BatchSummary(row=row, join=self.live.plan().method)
-        if status.get("version") == self.live.newest:
-            summary = replace(summary, plan=last.get("plan", ""), join=last.get("join", summary.join))
+        known = {name: last[name] for name in ("version", "plan", "join") if name in last}
+        summary = BatchSummary(**{"row": row, "join": self.live.plan().method, **known})
         return replace(summary, plan=str(self.live.running(summary)))
 
     def _earlier_totals(self) -> tuple[dict[str, int], int]:

@@ -115,7 +115,7 @@ class Bucket:
             "left": {str(v.number): [v.left_before_us, v.state.left_us] for v in versions.ran if v.speaks},
             "unshared": "" if shared else versions.memory_trouble,
             "controls": controls, "drains": drain, "strays": packed.strays, "statistics": statistics,
-            "version": 0 if newest is None else newest.number, "row": "" if newest is None else newest.run.row,
+            **_runs(newest),
             "wall_ms": (time.perf_counter() - started) * 1000,
         }  # fmt: skip
         return BucketOutput(self.label, leaving, late + far, report)
@@ -127,7 +127,7 @@ class Bucket:
             raise MidstreamError(f"the rows of version {newest.number} were not packed; start the query again")
 
     def _report(self, phase: str) -> dict[str, Any]:
-        """Return counts, plan, phase, and what began or ended in this micro-batch, as plain values."""
+        """Return counts, phase, and what began or ended in this micro-batch, as plain values."""
         ran = self._versions.ran
         run = ran[-1].run if ran else None
         sizes = [v.run.size() for v in ran]
@@ -145,8 +145,6 @@ class Bucket:
             "waiting": max((v.intake.waiting for v in self._versions.open.values()), default=0),
             "held_by": self._versions.holder(), "silent": self._versions.silent(),
             "rebuilt": any(v.rebuilt for v in ran),
-            "plan": "" if run is None else str(run.plan),
-            "join": "auto" if run is None else run.plan.method,
             "phase": next((p for p in (phase, self.control.phase) if p != "steady"), steady),
             "migrations": [r.to_dict() for r in records],
             "begun": self._beginnings.begun, "due": self._beginnings.changes_to_come,
@@ -230,3 +228,11 @@ class Bucket:
         if version.number > 0:
             self.state.counted_us = max(counted_us, upto_us)
             self._drains.see(version, version.run.leaving[before:])
+
+
+def _runs(version: VersionInBucket | None) -> dict[str, Any]:
+    """Return which version and plan run after the micro-batch; another one may have ended in it."""
+    if version is None:
+        return {"version": 0, "plan": "", "join": "auto", "row": ""}
+    run = version.run
+    return {"version": version.number, "plan": str(run.plan), "join": run.plan.method, "row": run.row}

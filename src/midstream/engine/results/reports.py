@@ -34,6 +34,8 @@ class BatchSummary:
     bucket_ms: float = 0.0
     """The slowest bucket."""
     controls: list[dict[str, Any]] = field(default_factory=list)
+    version: int = 0
+    """The newest version that runs; 0: none does."""
     plan: str = ""
     join: str = "auto"
     phase: str = "steady"
@@ -73,7 +75,7 @@ def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
         out.why_unshared = out.why_unshared or report["unshared"]
         out.bucket_ms = max(out.bucket_ms, report["wall_ms"])
         out.controls = report["controls"]
-        out.plan, out.join = report["plan"], report["join"]
+        out.version, out.plan, out.join = report["version"], report["plan"], report["join"]
         out.phase = report["phase"] if out.phase == "steady" else out.phase
     out.migrations = over_all_buckets([report["migrations"] for report in reports])
     return out
