@@ -43,6 +43,7 @@ STRAYS: dict[str, Any] = {
     "change to version true": {"id": "%s", "do": CHANGE, "change": GOOD, "version": True},
     "change by an unknown method": {"id": "%s", "do": CHANGE, "change": {**GOOD, "method": "x"}, "version": 1},
     "change with an unknown option": {"id": "%s", "do": CHANGE, "change": {**GOOD, "x": 1}, "version": 1},
+    "change to the version that runs": {"id": "%s", "do": CHANGE, "change": GOOD, "version": 1},
     "change without a query": {"id": "%s", "do": CHANGE, "change": {}, "version": 1},
     "migrate to nothing": {"id": "%s", "do": MIGRATE},
     "migrate to a list": {"id": "%s", "do": MIGRATE, "migration": ["(b a)"]},

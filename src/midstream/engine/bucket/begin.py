@@ -46,6 +46,9 @@ class Beginnings:
             if control["do"] == CHANGE:
                 ChangeRequest(**control["change"])
                 self._spec.plan_of(control["version"])
+                known = {due.version for due in self._state.due if isinstance(due, ChangeRequest)}
+                if control["version"] in known | self._control.lives.keys():
+                    return f"version {control['version']} is not a new one"
             elif control["do"] == CONTROL:
                 ControlRequest(control["control"])
             elif control["do"] == ELEMENT:

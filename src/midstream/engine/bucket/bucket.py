@@ -70,9 +70,11 @@ class Bucket:
         state, versions, beginnings = self.state, self._versions, self._beginnings
         controls = []
         for row in packed.controls:
+            if row["id"] in state.controls:
+                continue
             if (why := beginnings.stray(row)) is not None:
                 packed.strays.append(f"{row['id']}: {why}")
-            elif row["id"] not in state.controls:
+            else:
                 controls.append(row)
         if self._paused:
             versions.carry_over(packed)
