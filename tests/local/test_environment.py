@@ -115,6 +115,41 @@ def test_status_events_and_logs_show_no_secrets(tmp_path: Path) -> None:
     assert mask_bytes(f"WARN {PASSWORD} \udcff".encode("utf-8", "surrogateescape")) == b"WARN ${PASSWORD} \xff"
 
 
+def test_a_secret_that_is_a_number_or_a_word_spoils_no_status_and_no_event(tmp_path: Path) -> None:
+    """A port is found in counts and times, a word in keys; ids and states are what Midstream goes by."""
+    for name, value in {"PORT": "9092", "WORD": "state", "TABLE": "orders", "RUNS": "running"}.items():
+        keep_secret(name, value)
+    checkpoint = Checkpoint(tmp_path / "cp")
+    (tmp_path / "cp").mkdir()
+    said = {"state": "died", "rows_in": 190920, "late": 9092, "aliases": ["orders", "b"]}
+    checkpoint.write_status({**said, "error": "orders: no host:9092"})
+    found = checkpoint.read_status()
+    assert {key: found[key] for key in said} == said
+    assert found["error"] == "${TABLE}: no host:${PORT}"
+    event = {"event": "snapshot", "id": "00000000009092000000-0badcafe", "batch": 1, "state": "running"}
+    checkpoint.events.add(event)
+    checkpoint.events.add({"event": "stopped", "batch": 19092, "reason": "no host:9092"})
+    first, last = checkpoint.events.all()
+    assert {key: first[key] for key in event} == event
+    assert (last["batch"], last["reason"]) == (19092, "no host:${PORT}")
+
+
+def test_each_line_of_a_secret_is_one() -> None:
+    """Logs are lines, errors are the first of them, and files that hold passwords end with a line break."""
+    keep_secret("KEY", "-----BEGIN KEY-----\nMIIEvQIBADAN\ntrue\n-----END KEY-----\n")
+    keep_secret("FILE", " swordfish\n")
+    assert mask_bytes(b"read MIIEvQIBADAN\n") == b"read ${KEY}\n"
+    assert mask("no key: -----BEGIN KEY----- it is true") == "no key: ${KEY} it is true"
+    assert mask("password=swordfish;") == "password=${FILE};"
+
+
+def test_an_option_that_is_called_query_is_no_query(tmp_path: Path) -> None:
+    option = 'query = "SELECT \'${PASSWORD}\'"\n"kafka.sasl.jaas.config"'
+    read = read_pipeline(pipeline(tmp_path, PIPELINE.replace('"kafka.sasl.jaas.config"', option)))
+    assert read.streams[0].options["query"] == f"SELECT '{PASSWORD}'"
+    assert mask(PASSWORD) == "${PASSWORD}"
+
+
 def test_what_stands_in_the_query_is_no_secret(tmp_path: Path) -> None:
     read_pipeline(pipeline(tmp_path))
     assert mask("more than 10000") == "more than 10000"

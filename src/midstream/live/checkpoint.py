@@ -13,7 +13,6 @@ checkpoint/lock           held by the process that runs the query
 """
 
 import io
-import json
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +36,7 @@ from midstream.model.errors import BrokenFileError, MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, whole
 from midstream.model.names import is_identity, is_moment, is_number
-from midstream.model.secrets import mask
+from midstream.model.secrets import masked
 from midstream.plan.plan import Plan
 
 FORMAT = 1
@@ -149,7 +148,7 @@ class Checkpoint(HeldFolder):
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status."""
         written = {"format": FORMAT, **status, "updated": self.world.clock.now_ns() / 1e9}
-        text = mask(json.dumps(written, indent=1) + "\n").encode()
+        text = document_bytes(masked(written))
         self.world.put(self.folder / "status.json", text, point=lambda: reach("status.json pending"))
 
     def read_status(self) -> dict[str, Any]:

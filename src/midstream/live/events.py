@@ -13,7 +13,7 @@ from typing import Any
 from midstream.engine.world import World
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format
-from midstream.model.secrets import mask
+from midstream.model.secrets import masked
 
 FORMAT = 1
 """The form of events: the first line of a file names it."""
@@ -48,7 +48,7 @@ class EventLog:
         if "batch" in event and (same in noted or ("state" in event and self._states.get(of) == event["state"])):
             return
         reach(f"event {event['event']}")
-        line = mask(json.dumps({"at": self._world.clock.now_ns() / 1e9, **event})).encode() + b"\n"
+        line = json.dumps(masked({"at": self._world.clock.now_ns() / 1e9, **event})).encode() + b"\n"
         if self._is_full(event, noted):
             self._world.files.move(self._file, self.old)
             self._bytes = 0

@@ -12,8 +12,8 @@ from midstream.model.secrets import keep_secret
 
 _VARIABLE = re.compile(r"\$(\$)?\{([^{}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-OPEN = ("sql", "change", "query", "versions")
-"""Keys that have queries or say where they are: their values are shown."""
+OPEN = ("sql", "query", "versions", "at.change")
+"""Where queries stand, or where it is said in which file: their values are shown."""
 
 
 def with_variables(value: Any, place: str, refuse: Callable[[str], Any]) -> Any:
@@ -36,7 +36,7 @@ def with_variables(value: Any, place: str, refuse: Callable[[str], Any]) -> Any:
             refuse(f"{place} has {found[0]}, which names no variable; write $${{ for the text ${{")
         if name not in os.environ:
             refuse(f"{place} needs the environment variable {name}, which is not set")
-        if place.rpartition(".")[2] not in OPEN:
+        if place not in OPEN:
             keep_secret(name, os.environ[name])
         return os.environ[name]
 
