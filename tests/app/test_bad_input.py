@@ -437,6 +437,10 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.query(JOIN).start(sink=5),  # type: ignore[call-arg]
         lambda: engine.query(JOIN).start(sink="out", checkpoint=5),  # type: ignore[call-arg]
         lambda: ms.read(5),  # type: ignore[arg-type]
+        lambda: ms.read("x" * 5000),
+        lambda: engine.query(JOIN).start(sink="o\0.parquet"),
+        lambda: engine.query(JOIN).start(sink="x" * 300 + ".parquet"),
+        lambda: engine.query(JOIN).start(sink=folder.path / "out", checkpoint="c\0"),
         lambda: engine.query(JOIN, join="merge"),
         lambda: engine.query("SELECT k FROM a", join="merge"),
         lambda: engine.query(JOIN).start(batch="soon"),

@@ -114,6 +114,14 @@ def test_a_folder_that_is_no_checkpoint(command: str, tmp_path: Path, midstream)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command", ["status", "stop", "snapshot"])
+def test_what_cannot_be_read_is_one_sentence(command: str, checkpoint: Checkpoint, midstream) -> None:
+    file = checkpoint.folder / "status.json"
+    file.unlink()
+    file.mkdir()
+    assert midstream(command, checkpoint.folder) == (2, "", f"midstream: {file}: Is a directory\n")
+
+
 @pytest.mark.parametrize("command", ["stop", "snapshot"])
 @pytest.mark.parametrize("state", ["stopped", "failed"])
 def test_control_needs_a_running_query(command: str, state: str, checkpoint: Checkpoint, midstream) -> None:

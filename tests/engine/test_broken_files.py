@@ -31,6 +31,7 @@ from midstream.live.kept_table import KeptTable
 from midstream.live.reading import read
 from midstream.live.sink import Owner
 from midstream.local.disk import THIS_MACHINE, SystemClock
+from midstream.local.held_folder import HeldFolder
 from midstream.model.errors import BrokenFileError, MidstreamError
 
 JOIN = "SELECT a.k, a.v, b.v AS w FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k"
@@ -131,6 +132,18 @@ def test_a_broken_file_of_a_run_in_process_is_named(in_process: Path, tmp_path: 
             assert "checkpoint" in said.partition(";")[2] or "release" in said, (name, how, said)
 
 
+@pytest.mark.parametrize("name", ["identity.json", "commit.json", "lock", "batches.jsonl"])
+def test_a_folder_that_has_the_name_of_a_file_is_named(in_process: Path, tmp_path: Path, name: str) -> None:
+    copy = _copied(in_process, tmp_path / "copy")
+    file = copy / "checkpoint" / name
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    said = said_of(lambda: started(copy))
+    assert said is not None
+    assert name in said
+    assert name == "lock" or not HeldFolder(copy / "checkpoint").taken
+
+
 def _copied(folder: Path, copy: Path) -> Path:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)
@@ -223,6 +236,40 @@ def test_a_broken_file_of_a_live_query_is_named(lived: Lived, tmp_path: Path) ->
             assert name in said or str(copy) in said, (name, how, said)
             assert "\n" not in said
     assert seen == {".json", ".jsonl", ".version", ".arrow", NAMED, ""}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "control", "lock", "midstream.json", "status.json", "events.jsonl", "heartbeat", "runs",
+        "runs/00000001.json", "versions", "versions/catalog.json", "versions/mergers",
+    ],
+)  # fmt: skip
+def test_what_has_the_name_of_a_file_or_folder_and_is_none_is_named(lived: Lived, tmp_path: Path, name: str) -> None:
+    shutil.copytree(lived.folder, tmp_path / "copy")
+    file = tmp_path / "copy" / "checkpoint" / name
+    if file.is_dir():
+        shutil.rmtree(file)
+        file.write_text("x")
+    else:
+        file.unlink()
+        file.mkdir()
+    said = said_of(lambda: lived.goes_on(tmp_path / "copy"))
+    assert said is not None
+    assert str(file) in said
+
+
+def test_a_disk_without_room_is_named(lived: Lived, tmp_path: Path) -> None:
+    class Full(type(THIS_MACHINE.files)):  # type: ignore[misc]
+        def write(self, file: Path, data: Any, lasting: bool = True) -> None:
+            raise OSError(28, "No space left on device", str(file))
+
+    shutil.copytree(lived.folder, tmp_path / "copy")
+    world = replace(THIS_MACHINE, files=Full(), readable=None)
+    stores = {label: store.copy() for label, store in lived.stores.items()}
+    said = said_of(lambda: HostedRun(JOIN, two_streams(), tmp_path / "copy", stores, world=world))
+    assert said is not None
+    assert "No space left on device" in said
 
 
 def test_the_copy_of_a_live_query_goes_on(lived: Lived, tmp_path: Path) -> None:

@@ -233,3 +233,7 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:  # a checkpoint of somebody else, a disk that is full or read-only
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(f"midstream: {MidstreamError(f'{place}{error.strerror or error}')}", file=sys.stderr)
+        sys.exit(2)

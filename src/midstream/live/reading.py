@@ -1,6 +1,7 @@
 """Reading results while they are written: whole micro-batches, in order, each once."""
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def read(path: str | Path) -> pa.Table:
     all rows.
     """
     folder = local_folder(path, "what is read")
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise SinkError(f"{folder} is not a folder of results")
     tables = _together([(file, table) for file in parts(folder) if (table := _read(file)) is not None])
     if tables is not None:

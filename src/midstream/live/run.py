@@ -38,6 +38,7 @@ from midstream.local.changes import ask_change
 from midstream.local.declared import check_declared
 from midstream.local.disk import on_this_machine
 from midstream.local.explain import explain_plan
+from midstream.local.files import opening
 from midstream.local.loop import check_buckets
 from midstream.migrate.record import QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
@@ -98,7 +99,8 @@ class LiveRun:
         self._settings = settings
         self._checkpoint = checkpoint = Checkpoint(settings.checkpoint, world, settings.kept)
         # A restart may name a later version; the number of buckets is that of the first one.
-        known = read_catalog(checkpoint.versions, query.aggregates, world)
+        with opening(checkpoint.folder):
+            known = read_catalog(checkpoint.versions, query.aggregates, world)
         self.plan = query.plan if known is None else known.first
         self.buckets = 1 if self.plan.partitioning.one_bucket else check_buckets(settings.buckets)
         self.runs = Runs()
@@ -118,6 +120,10 @@ class LiveRun:
 
     def _open(self, sink: BatchSink, labels: tuple[int, ...]) -> None:
         """Take the checkpoint and the sink for this query, or refuse; from here on nobody else has them."""
+        with opening(self._checkpoint.folder):
+            self._take(sink, labels)
+
+    def _take(self, sink: BatchSink, labels: tuple[int, ...]) -> None:
         query, checkpoint, settings, world = self._asked, self._checkpoint, self._settings, self._world
         known = read_catalog(checkpoint.versions, query.aggregates, world)
         if known is not None:  # before the query is compared: its text says less of what differs
@@ -152,11 +158,12 @@ class LiveRun:
 
     def _begin(self, planned: Callable[[], int]) -> None:
         """Begin a run; `planned` returns the last micro-batch that a run before has planned, -1 if there was none."""
-        self.runs = self._checkpoint.runs.begin(planned)
-        reach("run begun")
-        self._checkpoint.beat()
-        self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
-        self._write_status("running", None)
+        with opening(self._checkpoint.folder):
+            self.runs = self._checkpoint.runs.begin(planned)
+            reach("run begun")
+            self._checkpoint.beat()
+            self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
+            self._write_status("running", None)
 
     def _end(self, failure: str | None) -> None:
         """Note that the run is over, and let another one begin.

@@ -49,7 +49,7 @@ class Checkpoint(HeldFolder):
         self._stores: list[FolderStore] = []
         try:
             self._commit = self._read()
-        except MidstreamError:
+        except BaseException:
             self.release()
             raise
 

@@ -25,6 +25,16 @@ def writing(place: object, error: type[MidstreamError] = SinkError) -> Iterator[
         raise error(f"cannot write {place}: {why}") from failure
 
 
+@contextlib.contextmanager
+def opening(checkpoint: Path) -> Iterator[None]:
+    """Say in one sentence that a run cannot begin: the disk is full or read-only, something else has a file's name."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename2 or error.filename or checkpoint
+        raise MidstreamError(f"checkpoint {checkpoint} cannot be used: {place}: {error.strerror or error}") from error
+
+
 def names_file_system(path: str | Path) -> bool:
     """Return whether a path begins with a file system, such as s3://; `Path` makes one slash of two.
 
@@ -38,6 +48,8 @@ def local_folder(path: str | Path, what: str) -> Path:
     """Return the path of a folder, or refuse one in another file system: it would be made here, under that name."""
     if not isinstance(path, str | Path):
         raise MidstreamError(f"{what} must be the path of a folder, not {type(path).__name__}")
+    if "\0" in str(path):
+        raise MidstreamError(f"{what} must be the path of a folder, not {str(path)!r}")
     if names_file_system(path):
         raise MidstreamError(f"{what} must be a folder that this machine and its Spark can write, not {path}")
     return Path(path)

@@ -12,6 +12,7 @@ from midstream.engine.bucket.state import kind_of
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.checkpoint import Checkpoint
 from midstream.local.declared import check_declared, check_order
+from midstream.local.files import opening
 from midstream.local.folder_store import FolderStore
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.report import BatchReport
@@ -165,9 +166,11 @@ def _said(timing: Timing) -> list[Any]:
 
 def resume(loop: Loop, folder: Path, sink: BatchFolder) -> RunningLoop:
     """Get ready to run with a checkpoint, or to go on from it where it exists."""
-    keeper = Resumable(Checkpoint(folder), sink)
+    with opening(folder):
+        keeper = Resumable(Checkpoint(folder), sink)
     try:
-        running = RunningLoop(keeper.checked(loop), sink, None, keeper)
+        with opening(folder):
+            running = RunningLoop(keeper.checked(loop), sink, None, keeper)
     except BaseException:
         keeper.release()
         raise

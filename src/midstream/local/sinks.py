@@ -36,10 +36,11 @@ class PendingFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if path.is_dir():
-            raise SinkError(f"cannot write {path}: it is a folder")
-        if path.exists() and not path.is_file():
-            raise SinkError(f"cannot write {path}: it is not an ordinary file")  # moving onto a device would replace it
+        with writing(path):
+            if path.is_dir():
+                raise SinkError(f"cannot write {path}: it is a folder")
+            if path.exists() and not path.is_file():  # moving onto a device would replace it
+                raise SinkError(f"cannot write {path}: it is not an ordinary file")
         self.pending = path.with_name(f".{path.name}.{os.getpid()}.pending")
         with writing(path):
             self.pending.touch()
