@@ -114,6 +114,41 @@ def test_a_folder_that_is_no_checkpoint(command: str, tmp_path: Path, midstream)
     assert not list(tmp_path.iterdir())
 
 
+WILD = (None, True, -1, 10**400, float("nan"), "", "x", [], [1], [{}], {"x": 1})
+SENSELESS = ("name", "state", "aliases", "changes", "rows_in_per_s", "last_batch", "updated")
+SENSELESS_BATCH = ("released_us", "waiting", "state_bytes", "state_tuples", "wall_ms", "held_by", "silent", "phase")
+
+
+@pytest.mark.slow
+def test_a_status_without_sense_is_shown_or_named(checkpoint: Checkpoint, midstream) -> None:
+    """Written by another release, or by hand: no command brings a traceback."""
+    tell(checkpoint, "running", aliases=["a", "b"], changes=[])
+    file = checkpoint.folder / "status.json"
+    good = json.loads(file.read_text())
+    spoiled = [{**good, key: value} for key in SENSELESS for value in WILD]
+    spoiled += [{**good, "last_batch": {**BATCH, key: value}} for key in SENSELESS_BATCH for value in WILD]
+    spoiled += [{k: v for k, v in good.items() if k != key} for key in good]
+    spoiled += [{**good, "last_batch": {k: v for k, v in BATCH.items() if k != key}} for key in BATCH]
+    named = 0
+    for status in spoiled:
+        file.write_text(json.dumps(status))
+        for command in ("status",), ("status", "--json"), ("stop", "--wait", "0"), ("migrate", "(b a)", "--wait", "0"):
+            code, _, err = midstream(command[0], checkpoint.folder, *command[1:])
+            assert (code, err.count("\n")) in ((0, 0), (2, 1)), (status, command)
+            named += "status.json is broken" in err
+    assert named > 100
+
+
+@pytest.mark.parametrize("key", ["at", "event", "state", "identity"])
+def test_events_without_sense_are_left_out(checkpoint: Checkpoint, midstream, key: str) -> None:
+    lines = [json.dumps({"at": 1.0, "event": "rebuilt", key: value}) for value in WILD]
+    (checkpoint.folder / "events.jsonl").write_text("\n".join(['{"format": 1}', *lines]) + "\n")
+    Checkpoint(checkpoint.folder).events.add({"event": "stopped"})
+    code, out, err = midstream("status", checkpoint.folder)
+    assert (code, err) == (0, "")
+    assert "stopped" in out
+
+
 @pytest.mark.parametrize("command", ["status", "stop", "snapshot"])
 def test_what_cannot_be_read_is_one_sentence(command: str, checkpoint: Checkpoint, midstream) -> None:
     file = checkpoint.folder / "status.json"

@@ -26,6 +26,7 @@ def running(folder: Path, reads_control: bool = False) -> tuple[Checkpoint, dict
             status["state"], f"it has {status['state']}"
         )
         raise MidstreamError(f"the query of {folder} is not running: {state}")
+    status.setdefault("name", "the query")
     if reads_control and status.get("ends_by_itself"):
         raise MidstreamError(f"query '{status['name']}' ends by itself and reads no control while it runs")
     return held, status

@@ -15,12 +15,14 @@ from midstream.app.asking import CheckpointFolder, WaitSeconds, ended, fail, run
 from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
-from midstream.app.status import SHOWN_EVENTS, ending, lag_s, print_status
+from midstream.app.status import SHOWN_EVENTS, ending, facts, lag_s, print_events
+from midstream.app.tables import print_facts
 from midstream.engine.control.controls import DRAIN, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.planning.plans import check_hop_request
-from midstream.live.checkpoint import Checkpoint
+from midstream.live.checkpoint import SPARE, Checkpoint
 from midstream.migrate.request import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
+from midstream.model.format import whole
 from midstream.plan.spec import parse_spec
 from midstream.plan.tree import parse_tree
 from midstream.spark.available import require_spark
@@ -68,11 +70,14 @@ def status_command(
     """
     held = Checkpoint.existing(checkpoint)
     status, events = held.read_status(), held.events.all()
+    with whole(checkpoint / "status.json", SPARE):
+        rows, late_s = facts(status), lag_s(status.get("last_batch") or {})
     if as_json:
-        more = {"lag_s": lag_s(status.get("last_batch") or {}), "events": events[-SHOWN_EVENTS:]}
-        print(json.dumps(status | more, indent=1))
+        print(json.dumps(status | {"lag_s": late_s, "events": events[-SHOWN_EVENTS:]}, indent=1))
     else:
-        print_status(wide_console(), status, events)
+        console = wide_console()
+        print_facts(console, f"{status.get('name', 'query')}: {status['state']}", rows)
+        print_events(console, events[-SHOWN_EVENTS:])
 
 
 def stop_command(
@@ -169,7 +174,7 @@ def migrate_command(
         parse_spec(plan)
         check_hop_request(request)
     else:
-        parse_tree(plan, tuple(status["aliases"]))
+        parse_tree(plan, tuple(status.get("aliases", ())))
     identity = held.controls.send(MIGRATE, migration=request.to_dict())
     if wait == 0:
         print(f"{name} has been asked to migrate to {plan}")

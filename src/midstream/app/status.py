@@ -7,7 +7,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from midstream.app.tables import print_facts
 from midstream.local.explain import explain_plan
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
@@ -116,8 +115,8 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def print_status(console: Console, status: dict[str, Any], events: list[dict[str, Any]]) -> None:
-    """Print the status of a query and what happened to it last."""
+def facts(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return all that people are told of a query, in order."""
     batch = status.get("last_batch") or {}
     phase = status.get("phase", "steady")
     rows = [("plan", str(status.get("plan", "")) + (f"   {phase}" if phase != "steady" else ""))]
@@ -132,8 +131,7 @@ def print_status(console: Console, status: dict[str, Any], events: list[dict[str
         rows.append(("process", f"{status['pid']} on {status.get('host', 'this machine')}"))
     if status.get("error"):
         rows.append(("error", str(status["error"])))
-    print_facts(console, f"{status.get('name', 'query')}: {status['state']}", rows)
-    print_events(console, events[-SHOWN_EVENTS:])
+    return rows
 
 
 def print_events(console: Console, events: list[dict[str, Any]]) -> None:

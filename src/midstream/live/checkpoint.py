@@ -164,9 +164,12 @@ class Checkpoint(HeldFolder):
         if status is None:
             return {"state": "not started"}
         check_format(f"{file}", status.pop("format", FORMAT), FORMAT)
-        last = status.get("last_batch")
+        status.setdefault("state", "not started")
+        last, aliases = status.get("last_batch"), status.get("aliases", [])
         senseless = {
-            "state": not isinstance(status.get("state", ""), str),
+            "state": not isinstance(status["state"], str),
+            "name": not isinstance(status.get("name", ""), str),
+            "aliases": not (isinstance(aliases, list) and all(isinstance(alias, str) for alias in aliases)),
             "updated": "updated" in status and not is_moment(status["updated"]),
             "last_batch": not (last is None or (isinstance(last, dict) and is_number(last.get("batch", 0)))),
             **{name: not is_number(status.get(name, 0)) for name in ("rows_in", "rows_out", "late", "ahead")},

@@ -13,6 +13,7 @@ from typing import Any
 from midstream.engine.world import World
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format
+from midstream.model.names import is_moment
 from midstream.model.secrets import masked
 
 FORMAT = 1
@@ -93,7 +94,7 @@ class EventLog:
         return self._file.with_name("events.old.jsonl")
 
     def all(self) -> list[Event]:
-        """Return all events, oldest first; a line cut short by a crash is left out."""
+        """Return all events, oldest first; a line cut short by a crash, or without sense, is left out."""
         events = []
         for file in (self.old, self._file):
             with contextlib.suppress(FileNotFoundError):
@@ -101,7 +102,15 @@ class EventLog:
                     with contextlib.suppress(ValueError, RecursionError):
                         read = json.loads(line)
                         if isinstance(read, dict) and "event" in read:
-                            events.append(read)
+                            events += [read] if _makes_sense(read) else []
                         elif isinstance(read, dict) and "format" in read:
                             check_format(f"{file}", read["format"], FORMAT)
         return events
+
+
+def _makes_sense(event: Event) -> bool:
+    texts = (
+        event["event"],
+        *(event[key] for key in ("identity", "id", "state", "stream") if event.get(key) is not None),
+    )
+    return is_moment(event.get("at", 0)) and all(isinstance(text, str) for text in texts)

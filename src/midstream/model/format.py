@@ -48,6 +48,12 @@ start with a new checkpoint
     return found
 
 
+SENSELESS = (
+    pa.ArrowException, LookupError, TypeError, ValueError, AttributeError, EOFError, AssertionError, ArithmeticError,
+)  # fmt: skip
+"""What comes of values that are not as they should be."""
+
+
 @contextmanager
 def whole(file: object, do: str = RESTORE) -> Iterator[None]:
     """Say that a file is broken when what is read from it inside is not as it should be."""
@@ -57,7 +63,7 @@ def whole(file: object, do: str = RESTORE) -> Iterator[None]:
         raise BrokenFileError(f"{file} is missing; {do}") from error
     except PlanError as error:
         raise MidstreamError(f"{file}: {error}") from error
-    except (pa.ArrowException, LookupError, TypeError, ValueError, AttributeError, EOFError, AssertionError) as error:
+    except SENSELESS as error:
         raise BrokenFileError(f"{file} is broken, it is cut short or something in it is wrong; {do}") from error
     except OSError as error:
         why = error.strerror or str(error).strip().split("\n")[0]
