@@ -53,3 +53,32 @@ def test_an_earlier_commit_cannot(place: Path) -> None:
     (place / "commits" / "3").write_bytes(b"v1\n")
     with pytest.raises(BrokenFileError, match=r"commits/3.*; restore it from a copy"):
         planned_batch(place)
+
+
+@pytest.mark.parametrize("name", ["metadata", "sources/0/4", "sources/1/4", "state/0/_metadata/v2/0"])
+def test_what_else_was_cut_is_named(place: Path, name: str) -> None:
+    """Spark says of it, if anything, that it is no JSON."""
+    file = place / name if (place / name).exists() else max((place / name).parent.glob("[0-9]*"))
+    whole = file.read_bytes()
+    for cut in (b"", bytes(len(whole)), whole[: len(whole) * 2 // 3]):
+        file.write_bytes(cut)
+        with pytest.raises(
+            BrokenFileError, match=rf"{file.name}, which Spark wrote, is broken, it is empty or cut short"
+        ):
+            planned_batch(place)
+    file.write_bytes(b"\0" + whole)  # as Kafka's begins
+    (place / "sources" / "notes").write_text("x")
+    assert planned_batch(place) == 4
+
+
+@pytest.mark.parametrize("ending", [".changelog", ".zip"])
+def test_a_state_that_was_cut_is_named(place: Path, ending: str) -> None:
+    """Spark does not say which it is."""
+    state = place / "state" / "0" / "0"
+    file = max(state.glob(f"*{ending}"), default=state / f"4{ending}")
+    for cut in (b"",) if ending == ".changelog" else (b"", b"PK\x03\x04 and no more"):
+        file.write_bytes(cut)
+        with pytest.raises(
+            BrokenFileError, match=rf"state/0/0/{file.name}, which Spark wrote, is broken, it is empty or"
+        ):
+            planned_batch(place)

@@ -1,7 +1,11 @@
 """Failure: the one sentence in what Spark says when a query fails."""
 
 import re
+from pathlib import Path
 
+from midstream.model.format import RESTORE
+
+STATE_NOT_LOADED = "CANNOT_LOAD_STATE_STORE"
 _ERROR = re.compile(r"^(?:: |Caused by: )?((?:\w+\.)*)(\w*(?:Error|Exception|Invalid)\w*): (.+)$")
 """A line that names an error, of Python or of Java, and says what it is about."""
 _ENVELOPES = (
@@ -31,6 +35,19 @@ def sentence_of(text: str) -> str:
     if found:
         return _plain(found[0][3])
     return _plain(next((line for line in before.split("\n") if line.strip()), "unknown"))
+
+
+def why_failed(text: str, place: Path) -> str:
+    """Return the sentence; where a state in a checkpoint of Spark's cannot be read, with its place.
+
+    >>> why_failed("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.", Path("c/spark"))
+    'An error occurred during loading state: a file in c/spark/state may be empty or cut short; restore it from a \
+copy, or start with a new checkpoint'
+    """
+    said = sentence_of(text)
+    if STATE_NOT_LOADED not in text:
+        return said
+    return f"{said.rstrip('.')}: a file in {place / 'state'} may be empty or cut short; {RESTORE}"
 
 
 def _plain(line: str) -> str:

@@ -2,13 +2,18 @@
 
 offsets/N   what micro-batch N reads: a version, settings, a line for each source
 commits/N   that it is over: a version, settings
+sources/K/N   what source K has read, a line for each file or an offset; now and then N.compact has all before
+metadata    Spark's own name of the query
+state/O/P/N.changelog, N.zip   the state of a partition; state/O/_metadata what it is
 
-A power cut may leave the last of them empty or in part. Spark then ends in a stack trace; here they are named.
+A power cut may leave the last of them empty or in part. Spark then ends in a stack trace, or in a sentence that does
+not say of which file; here they are named.
 """
 
 import json
 import re
 from pathlib import Path
+from zipfile import is_zipfile
 
 from midstream.model.errors import BrokenFileError
 from midstream.model.format import RESTORE
@@ -39,7 +44,45 @@ def planned_batch(place: Path) -> int:
         raise _broken(offsets / str(planned[-1]), RESTORE)
     for number in _numbers(place / "commits")[-LOOKED_AT:]:
         _lines(place / "commits" / str(number), _AGAIN if number == planned[-1] else RESTORE)
+    _check_others(place)
     return planned[-1]
+
+
+def _check_others(place: Path) -> None:
+    """Refuse what Spark reads besides when a query is started and is empty or cut short."""
+    states = [folder for folder in place.glob("state/*/[0-9]*") if folder.is_dir()]
+    files = [file for folder in states for ending in (".changelog", ".zip") for file in _last(folder, ending)]
+    logs = [*place.glob("sources/*"), *place.glob("state/*/_metadata/*")]
+    files += [file for log in logs for ending in ("", ".compact") for file in _last(log, ending)]
+    for file in (*sorted(files), place / "metadata"):
+        try:
+            _check_end(file)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise _broken(file, RESTORE) from error
+
+
+def _check_end(file: Path) -> None:
+    """Raise ValueError when a file has no end: what is written first is there first."""
+    if not file.stat().st_size:
+        raise ValueError("empty")
+    if file.suffix == ".zip" and not is_zipfile(file) and file.exists():
+        raise ValueError("no zip")
+    if file.suffix not in (".zip", ".changelog"):
+        data = file.read_bytes().rstrip(b"\n")
+        last = data.rpartition(b"\n")[2]
+        if not data or data.endswith(b"\0"):
+            raise ValueError("zeros")
+        if last.startswith(b"{"):
+            json.loads(last)
+
+
+def _last(folder: Path, ending: str = "") -> list[Path]:
+    """Return the last files of a folder that are named by a number, with an ending."""
+    names = [file.name for file in folder.iterdir() if file.suffix == ending] if folder.is_dir() else []
+    found = sorted((number, name) for name in names if (number := digits(name.removesuffix(ending))) is not None)
+    return [folder / name for _, name in found[-LOOKED_AT:]]
 
 
 def _numbers(folder: Path) -> list[int]:

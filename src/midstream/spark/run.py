@@ -14,7 +14,7 @@ from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
-from midstream.spark.failure import sentence_of
+from midstream.spark.failure import sentence_of, why_failed
 from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
 from midstream.spark.offsets import planned_batch
@@ -130,7 +130,7 @@ class SparkRun(LiveRun):
         failure = self._query.exception()
         if failure is None or self._done or EndOfRun.__name__ in str(failure):
             return None
-        return sentence_of(str(failure))
+        return why_failed(str(failure), self._checkpoint.spark)
 
     def _leave_off_in_time(self, sent: frozenset[str]) -> None:
         """Let the query end after the micro-batch that carried a stop, or be started again; it reads what was sent.
