@@ -67,6 +67,9 @@ def test_nobody_else_sees_the_secrets_of_a_pipeline(tmp_path: Path) -> None:
         assert process.poll() is None, process.stdout.read()
         seen.update(command_lines(process.pid))
         assert not list(temporary.glob("midstream-submit-*")), "the settings were removed"
+        private = temporary / f"midstream-{os.geteuid()}"
+        assert list((private / "spark").glob("blockmgr-*/*/shuffle_*")), "rows on their way between workers"
+        assert {folder.stat().st_mode & 0o777 for folder in (private, private / "spark")} == {0o700}
         subprocess.run([COMMAND, "stop", str(held.folder)], check=True, capture_output=True)
         said = process.stdout.read()
     assert any("pyspark.daemon" in line for line in seen)
@@ -79,3 +82,15 @@ def test_nobody_else_sees_the_secrets_of_a_pipeline(tmp_path: Path) -> None:
     assert {"status.json", "events.jsonl", "spark.log"} <= {file.name for file in ours}
     assert not [file for file in held.folder.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
     assert {file.stat().st_mode & 0o777 for file in ours} == {0o600}
+
+
+def test_who_says_where_rows_lie_on_their_way_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from midstream.spark.settings import DEFAULTS, LOCAL_DIR, defaults
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    place = tmp_path / f"midstream-{os.geteuid()}" / "spark"
+    assert defaults() == {**DEFAULTS, LOCAL_DIR: str(place)}
+    assert {folder.stat().st_mode & 0o777 for folder in (place, place.parent)} == {0o700}
+    (tmp_path / "spark-defaults.conf").write_text("spark.local.dir /mnt/large\n")
+    assert defaults() == DEFAULTS

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.model.errors import MidstreamError, PipelineError
 from midstream.spark.failure import sentence_of
 from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
-from midstream.spark.settings import DEFAULTS
+from midstream.spark.settings import defaults
 from midstream.spark.spark_log import SparkLog
 from midstream.spark.submit import submitted_with
 
@@ -29,7 +29,7 @@ def open_session(master: str | None, settings: dict[str, str], log: Path) -> Spa
         return SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    wanted = ({} if submitted else DEFAULTS) | ({"spark.master": master} if master else {}) | settings
+    wanted = ({} if submitted else defaults()) | ({"spark.master": master} if master else {}) | settings
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
     pipe = SparkLog(log)
     try:
