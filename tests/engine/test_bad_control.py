@@ -96,14 +96,14 @@ def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path, monkeypatch: pyt
     control = tmp_path / "checkpoint" / "control"
     (control / "zzz.json").mkdir()
     (control / "gone.json").symlink_to("/nonexistent")
-    os.mkfifo(control / "pipe.json.not")
+    os.mkfifo(control / "pipe.json")
     for batch in range(8):
         run.snapshot()
         assert run.tick(some_rows(1, batch))
     named = [event["id"] for event in run.events() if event["event"] == "no control row"]
-    assert named == ["zzz.json: cannot be read"]
+    assert named == ["pipe.json: cannot be read", "zzz.json: cannot be read"]
     assert (control / "zzz.json").is_dir()
-    assert len(run._checkpoint.controls.rows()) == len(run._checkpoint.controls.ids()) - 2
+    assert len(run._checkpoint.controls.rows()) == len(run._checkpoint.controls.ids()) - 3
     run.end()
 
 
