@@ -46,7 +46,7 @@ SILENT_S = 900.0
 """A life in which nothing happens for so long hangs."""
 TOO_BUSY = "Python worker failed to connect back"
 """Spark gives a worker ten seconds to start."""
-OVERTAKEN = "Concurrent update to the log"
+OVERTAKEN = ("Concurrent update to the log", "Multiple streaming queries are concurrently using")
 """Of two JVMs that plan the same micro-batch Spark ends one: the newer, where one that was halted goes on first."""
 AHEAD = 3
 """Files that are there before they are read."""
@@ -231,7 +231,11 @@ class Life:
     def _excused(self) -> bool:
         """Return whether a driver may fail: something was killed or let go in this start, or all is too slow."""
         said = self._last_words()
-        return self._notes() > self.noted or TOO_BUSY in said or (self.let_go == self.starts and OVERTAKEN in said)
+        return (
+            self._notes() > self.noted
+            or TOO_BUSY in said
+            or (self.let_go == self.starts and any(words in said for words in OVERTAKEN))
+        )
 
     def _watch(self, process: subprocess.Popen[bytes], jvm: Jvm) -> int | None:
         """Wait until a driver ends; let files appear, and deal with what is halted. None: nothing happens any more."""
