@@ -542,6 +542,25 @@ def test_a_drain_without_anything_to_drain_is_over_before_the_next_change(method
     check_meeting(EVERY, one, two, rows_at([1, 41, 42]), tmp_path)
 
 
+@pytest.mark.parametrize("batch_us", [10, 25, 1000])
+@pytest.mark.parametrize("method", ["graceful-drain", "graceful-immediate"])
+def test_a_first_result_that_comes_after_many_others(method: str, batch_us: int, tmp_path: Path) -> None:
+    """The old version answers in many micro-batches before; it is drained in the one of the first result."""
+    rows = {
+        name: [Row(2 * n + k, k, n, {"k": n % 4, "v": n // 40}) for n in range(60)] for k, name in enumerate(("s", "r"))
+    }
+    first, second = (
+        Join(
+            (Source("a", "s", 3), Source("b", "r", 3)),
+            (("a.k", "=", "b.k"),),
+            where,
+            (("a", "a.v"), ("b", "b.v")),
+        )
+        for where in ((), (Condition("a.v", ">", 0),))
+    )
+    check(Case(rows, first, (Change(5, second, method),), batch_us, 2), tmp_path)
+
+
 @pytest.mark.parametrize("sizes", [(4, 3, 5), (4, 5, 2), (8, 3, 2), (8, 3, 5)], ids=str)
 @pytest.mark.parametrize("second", few_quick(["graceful-immediate", "graceful-drain", "drain/stream", "immediate"]))
 @pytest.mark.parametrize("first", ["graceful-immediate", "graceful-drain", "drain/stream"])

@@ -77,7 +77,7 @@ class Account:
             in_time = new & (triggers[:, 0] < record.ended_us)
         record.new_results += int(in_time.sum())
         early = record.method == GRACEFUL_DRAIN and len(self.uncertain) < LATE_EMISSIONS
-        if record.state != FINISHED and (self.ends_late or early):
+        if new.any() and record.state != FINISHED and (self.ends_late or early):
             self.uncertain.append(triggers[new, 0])
         if (record.method, record.order) == (DRAIN, QUERY_ORDER):
             record.rows_held = int(in_time.sum()) + (record.rows_held if before else 0)
