@@ -14,6 +14,8 @@ from seeds import few_quick
 PER_KEY = "SELECT SUM(v) AS total FROM s [ROWS 3 SLIDE 3 PARTITION BY k]"
 OTHER = "SELECT MAX(v) AS total FROM s [ROWS 2 SLIDE 1 PARTITION BY k]"
 ROWS = "SELECT SUM(v) AS total FROM s [ROWS {} SLIDE 1]"
+HOPS = "SELECT SUM(v) AS total FROM s [RANGE 1000 MICROSECONDS] HOP BY 500 MICROSECONDS"
+SILENT_HOPS = "SELECT v AS total FROM s [RANGE 1000 MICROSECONDS] WHERE v > 99 HOP BY 500 MICROSECONDS"
 SILENT = "SELECT SUM(v) AS total FROM s [ROWS 10 SLIDE 1] WHERE v > 99 GROUP BY k"
 
 
@@ -28,7 +30,7 @@ def rows(count: int) -> pa.Table:
 def run_to(count: int, first: str, second: str, method: str) -> Run:
     run = ms.Engine().stream("s", rows(count), time="ts").query(first).start(paused=True, batch=1000)
     assert isinstance(run, Run)
-    run.advance(1500).change(second, method)
+    run.advance(1500).change(second, method, allow_schema_change=True)
     return run.advance(count)
 
 
@@ -37,7 +39,8 @@ def held(run: Run) -> tuple[int, int]:
     host = run._running.host
     (bucket,) = host.buckets
     older = sum(v.run.size().tuples for n, v in bucket._versions.open.items() if n != host.merger.version)
-    return older, len(json.dumps(host.merger.to_plain()[0]))
+    versions = [v.run.remember() for v in bucket._versions.open.values()]
+    return older, len(json.dumps([host.merger.to_plain()[0], *versions]))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,10 @@ def held(run: Run) -> tuple[int, int]:
             (ROWS.format(50), SILENT, "graceful-drain"),
             (ROWS.format(50), SILENT, "graceful-immediate"),
             (ROWS.format(50), ROWS.format(50), "drain"),
+            (HOPS, SILENT, "graceful-drain"),
+            (HOPS, SILENT_HOPS, "graceful-immediate"),
+            (PER_KEY, HOPS, "drain"),
+            (PER_KEY, HOPS, "delayed-drain"),
         ],
         2,
     ),

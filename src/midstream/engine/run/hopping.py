@@ -20,6 +20,7 @@ from midstream.migrate.request import MOVING_STATE, MigrationRequest
 from midstream.model.batch import Results
 from midstream.model.errors import MidstreamError
 from midstream.model.time import FOREVER, NEVER
+from midstream.operators.contract.ends import KEPT_BATCHES
 from midstream.operators.contract.execution import StateSize
 from midstream.operators.hopping.build_execution import HopExecution
 from midstream.plan.json import own_aggregates, read_plan, write_plan
@@ -81,7 +82,9 @@ class HoppingRun(VersionRun):
         self._oldest: list[tuple[int, int, int]] = [
             (first_us, last_us, oldest_us) for first_us, last_us, oldest_us in remembered.get("oldest", ())
         ]
-        """While hops are traced: first and last hop with each oldest row; a drain may be asked for later."""
+        """While hops are traced: first and last hop with each oldest row; a drain may be asked for a little late."""
+        self._batch_ends: list[int] = list(remembered.get("batch_ends", ()))
+        """The last hop before each of the last few micro-batches that had hops."""
         own = own_aggregates(execution.plan.query.root)
         self._due = [
             DueMigration(MigrationRequest(**d["request"]), read_plan(d["plan"], own), d["row"])
@@ -132,6 +135,10 @@ class HoppingRun(VersionRun):
         """Start counting for a micro-batch."""
         super().begin_batch()
         self._records = []
+        if self.last_us is not None and self._batch_ends[-1:] != [self.last_us]:
+            self._batch_ends = [*self._batch_ends[1 - KEPT_BATCHES :], self.last_us]
+        if len(self._batch_ends) == KEPT_BATCHES:
+            self._oldest = [kept for kept in self._oldest if kept[1] > self._batch_ends[0]]
 
     @property
     def plan(self) -> Plan:
@@ -357,6 +364,7 @@ class HoppingRun(VersionRun):
             "drain": self._drain,
             "known_us": self._known_us,
             "oldest": self._oldest,
+            "batch_ends": self._batch_ends,
             "plan": write_plan(self.plan) if self._changed_plan else None,
             "row": self.row,
             "due": [{"request": asdict(d.request), "plan": write_plan(d.plan), "row": d.row} for d in self._due],
