@@ -15,16 +15,18 @@ PER_KEY = "SELECT SUM(v) AS total FROM s [ROWS 3 SLIDE 3 PARTITION BY k]"
 OTHER = "SELECT MAX(v) AS total FROM s [ROWS 2 SLIDE 1 PARTITION BY k]"
 ROWS = "SELECT SUM(v) AS total FROM s [ROWS {} SLIDE 1]"
 HOPS = "SELECT SUM(v) AS total FROM s [RANGE 1000 MICROSECONDS] HOP BY 500 MICROSECONDS"
+KEPT_HOPS = "SELECT v AS total FROM s [ROWS 1 PARTITION BY w] HOP BY 500 MICROSECONDS"
 SILENT_HOPS = "SELECT v AS total FROM s [RANGE 1000 MICROSECONDS] WHERE v > 99 HOP BY 500 MICROSECONDS"
 SILENT = "SELECT SUM(v) AS total FROM s [ROWS 10 SLIDE 1] WHERE v > 99 GROUP BY k"
 
 
 def rows(count: int) -> pa.Table:
-    """Return rows in which key 0 never comes again after the beginning, and new keys come all the time."""
+    """Return rows in which key 0 never comes again after the beginning, and new keys come all the time; few by w."""
     keys = np.arange(count) // 3
     keys[0] = 0
     keys[1:] += 1
-    return pa.table({"ts": np.arange(count), "k": keys, "v": np.arange(count) % 7})
+    few = np.where(keys > 0, np.arange(count) % 5, -1)
+    return pa.table({"ts": np.arange(count), "k": keys, "w": few, "v": np.arange(count) % 7})
 
 
 def run_to(count: int, first: str, second: str, method: str) -> Run:
@@ -59,6 +61,7 @@ def held(run: Run) -> tuple[int, int]:
             (HOPS, SILENT_HOPS, "graceful-immediate"),
             (PER_KEY, HOPS, "drain"),
             (PER_KEY, HOPS, "delayed-drain"),
+            (KEPT_HOPS, "SELECT SUM(v) AS total FROM s [ROWS 5 SLIDE 500]", "delayed-drain"),
         ],
         2,
     ),

@@ -17,6 +17,7 @@ from midstream.change.record import ChangeRecord
 from midstream.change.reference import KEY, Reference
 from midstream.change.request import ChangeRequest
 from midstream.change.under_way import Change
+from midstream.model.time import NEVER
 
 Plain = dict[str, Any]
 
@@ -63,8 +64,16 @@ def _change(change: Change) -> Plain:
         "waits_for_result": change.waits_for_result,
         "waits_for_drain": change.waits_for_drain,
         "followed": change.followed,
-        "reference": None if reference is None else {"over": reference.over, "missing": reference.missing.tolist()},
+        "reference": None if reference is None else _reference(reference),
         "account": _account(change.account),
+    }
+
+
+def _reference(reference: Reference) -> Plain:
+    return {
+        "over": reference.over,
+        "not_before_us": reference.not_before_us,
+        "missing": reference.missing.tolist(),
     }
 
 
@@ -82,6 +91,7 @@ def _change_of(plain: Plain) -> Change:
     if plain["reference"] is not None:
         reference = Reference()
         reference.over = plain["reference"]["over"]
+        reference.not_before_us = plain["reference"].get("not_before_us", NEVER)
         reference.missing = np.array(plain["reference"]["missing"], np.int64).reshape(-1, KEY)
     return Change(
         ChangeRequest(**plain["request"]), record, old, plain["new"], plain["position_us"], account, plain["audit"],

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from midstream.change.trigger import TRIGGER, left_before, triggers_of
 from midstream.model.batch import Results
-from midstream.model.time import FOREVER
+from midstream.model.time import FOREVER, NEVER
 
 Matrix = npt.NDArray[np.int64]
 KEY = TRIGGER + 1
@@ -27,6 +27,8 @@ class Reference:
 
     def __init__(self) -> None:
         self.over = False
+        self.not_before_us = NEVER
+        """The version does not start before: an old one still drained there."""
         self.missing: Matrix = np.empty((0, KEY), np.int64)
 
     def compare(self, expected: Sequence[Results], given: Sequence[Results], open_us: int) -> int:

@@ -168,6 +168,8 @@ class ResultMerger:
                 old = [hop for hop, (oldest_us, _) in hops.get(version, {}).items() if oldest_us < (drain_us or NEVER)]
                 if old:
                     change.account.not_over(max(old))
+                if old and change.reference is not None:
+                    change.reference.not_before_us = max(change.reference.not_before_us, *old)
 
     def _forget(self, reports: Sequence[dict[str, Any]]) -> None:
         """Drop fingerprints of rows that the version which could repeat them holds no more."""
@@ -353,7 +355,7 @@ class ResultMerger:
             return FOREVER
         if change.record.started_us is not None:
             return change.record.started_us
-        return NEVER if late else self._reached_us
+        return change.reference.not_before_us if late and change.reference is not None else self._reached_us
 
     def _announce_drained(self, version: int, position_us: int, over: tuple[int, int]) -> None:
         """Let buckets learn, once, that a version is drained whose answers are of all of them."""
