@@ -5,6 +5,7 @@ The bound is lowered, so that a few hundred bytes are too many.
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,11 @@ import midstream as ms
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.operators.aggregate import stage
 from midstream.operators.expression import arrays
+from midstream.operators.expression.evaluate import evaluate, truth
+from midstream.operators.expression.scalar import SCALAR
+from midstream.plan.coerce import literal
+from midstream.plan.expr import Column
+from midstream.plan.functions import resolve
 from oracle.generate import draw_case as draw_sliding_case
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
@@ -113,3 +119,35 @@ def test_results_of_several_buckets_with_long_texts(monkeypatch: pytest.MonkeyPa
     assert [n for p in pieces for n in p.column("n").to_pylist()] == places.tolist()
     assert [s for p in pieces for s in p.column("s").to_pylist()] == ["e", "c" * 5, "a" * 7, None, "d"]
     assert {p.schema for p in pieces} == {batches[0].schema}
+
+
+def test_texts_that_grow_are_computed_for_fewer_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": np.arange(300) * 40_000, "s": [f"{i:04}" for i in range(300)]}), time="ts")
+    padded = "RPAD(s, 40, 'x')"
+    small = f"SELECT LENGTH({padded}) AS n, s FROM a WHERE {padded} LIKE '%8xx%'"
+    hops = f"SELECT {padded} AS t FROM a [RANGE 1 HOUR] HOP BY 10 SECONDS"
+    expected = [engine.query(sql).start().table().to_pylist() for sql in (small, hops)]
+    monkeypatch.setattr(arrays, "MOST_TEXT", 100)
+    assert [engine.query(sql).start().table().to_pylist() for sql in (small, hops)] == expected
+    with pytest.raises(ms.MidstreamError, match="more text than"):
+        engine.query(f"SELECT {padded} AS t FROM a").start()
+
+
+def test_rows_are_halved_until_their_texts_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = SCALAR["||"]
+
+    def joined(t: pa.DataType, rows: int, *args: Any) -> Any:
+        if rows > 3:
+            raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+        return join(t, rows, *args)
+
+    monkeypatch.setitem(SCALAR, "||", joined)
+    text = Column("r", "s", pa.string())
+    doubled = resolve("||", [text, text])
+    values = pa.array([None, *"abcdefghij"])
+    assert evaluate(doubled, 11, lambda _: values).to_pylist() == [None, *(c + c for c in "abcdefghij")]
+    assert truth(resolve("=", [doubled, literal("bb")]), 11, lambda _: values).tolist() == [k == 2 for k in range(11)]
+    monkeypatch.setitem(SCALAR, "||", lambda *_: joined(pa.string(), 9))
+    with pytest.raises(ms.MidstreamError, match="longer than 2 GiB"):
+        evaluate(doubled, 11, lambda _: values)

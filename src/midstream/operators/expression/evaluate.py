@@ -9,7 +9,8 @@ No state.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.kernels.arrays import Mask
-from midstream.operators.expression.arrays import is_text
+from midstream.model.errors import MemoryLimitError
+from midstream.operators.expression.arrays import as_strings, concatenated, is_text
 from midstream.operators.expression.cast import cast
 from midstream.operators.expression.compare import COMPARE, distinct, is_in
 from midstream.operators.expression.datum import Datum, is_scalar, spread
@@ -39,9 +41,18 @@ def evaluate(expr: Expr, rows: int, column: ColumnOf) -> pa.Array:
     return evaluate_all([expr], rows, column)[0]
 
 
-def evaluate_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> list[pa.Array]:
-    """Compute expressions over the same rows; what they have in common is computed once."""
-    return [spread(datum, rows) for datum in _compute(exprs, rows, column)]
+def evaluate_all(exprs: Sequence[Expr], rows: int, column: ColumnOf, large: bool = False) -> list[pa.Array]:
+    """Compute expressions over the same rows; what they have in common is computed once.
+
+    Where texts get too long for one array, rows are halved. Results that are too long are refused, or with `large` are
+    large strings.
+    """
+    try:
+        return [spread(datum, rows) for datum in _compute(exprs, rows, column)]
+    except pa.ArrowCapacityError:
+        halves = [evaluate_all(exprs, *half, large=True) for half in _halved(rows, column)]
+    whole = [concatenated(parts) for parts in zip(*halves, strict=True)]
+    return whole if large else [as_strings(array) for array in whole]
 
 
 def truth(expr: Expr, rows: int, column: ColumnOf) -> Mask:
@@ -52,13 +63,29 @@ def truth(expr: Expr, rows: int, column: ColumnOf) -> Mask:
 def truth_of_all(exprs: Sequence[Expr], rows: int, column: ColumnOf) -> Mask:
     """Tell for which rows all conditions are true."""
     passed = np.ones(rows, np.bool_)
-    for result in _compute(exprs, rows, column):
+    try:
+        results = _compute(exprs, rows, column)
+    except pa.ArrowCapacityError:
+        return np.concatenate([truth_of_all(exprs, *half) for half in _halved(rows, column)])
+    for result in results:
         if is_scalar(result):
             passed &= result.as_py() is True
         else:
             filled = pc.fill_null(result, False) if result.null_count else result
             passed &= filled.to_numpy(zero_copy_only=False)
     return passed
+
+
+def _halved(rows: int, column: ColumnOf) -> Iterator[tuple[int, ColumnOf]]:
+    """Yield the number and the columns of either half of some rows; a row alone cannot be halved, and is refused."""
+    if rows < 2:
+        raise MemoryLimitError("a text that is computed is longer than 2 GiB, more than there can be in one value")
+    for start, stop in ((0, rows // 2), (rows // 2, rows)):
+        yield stop - start, partial(_part, column, start, stop)
+
+
+def _part(column: ColumnOf, start: int, stop: int, c: Column) -> pa.Array:
+    return column(c).slice(start, stop - start)
 
 
 def read_texts(exprs: Iterable[Expr]) -> list[Column]:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from midstream.kernels import text as kernels
 from midstream.kernels.arrays import Bytes, Mask, Vector
+from midstream.operators.expression.arrays import most_text
 from midstream.operators.expression.datum import Datum, is_scalar, null_mask, rebuild, values
 
 Nulls = Mask | np.bool_
@@ -30,9 +31,11 @@ def _bytes(datum: Datum) -> tuple[Vector, Bytes]:
 
 
 def _texts(found: tuple[Vector, Bytes], nulls: Nulls) -> pa.Array:
-    """Make an array of texts, NULL where asked."""
+    """Make an array of texts, NULL where asked; of several that are too long for one, fewer have to be asked for."""
     offsets, data = found
     rows = len(offsets) - 1
+    if rows > 1 and offsets[-1] > most_text():
+        raise pa.ArrowCapacityError(f"{offsets[-1]:,} bytes of text")
     valid = pa.py_buffer(np.packbits(~np.broadcast_to(nulls, rows), bitorder="little")) if np.any(nulls) else None
     buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_string(), rows, buffers).cast(pa.string())

@@ -131,7 +131,7 @@ class ProjectRows(ByRow):
         at = 0
         for piece in self._layout.pieces(tuples.rows, self._coding, self._texts):
             values = self._layout.reader(piece, self._coding)
-            computed = iter(evaluate_all(self._computed, len(piece), values))
+            computed = iter(evaluate_all(self._computed, len(piece), values, large=True))
             out = rows[at : at + len(piece)]
             for k, expr in enumerate(self._exprs):
                 if isinstance(expr, Column):
