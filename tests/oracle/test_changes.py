@@ -561,6 +561,16 @@ def test_a_first_result_that_comes_after_many_others(method: str, batch_us: int,
     check(Case(rows, first, (Change(5, second, method),), batch_us, 2), tmp_path)
 
 
+@pytest.mark.parametrize("batch_us", [1, 7, 1000])
+@pytest.mark.parametrize("at", [24, 27, 40])
+def test_an_abort_that_is_refused_changes_no_loss(at: int, batch_us: int, tmp_path: Path) -> None:
+    """Version 2 starts three rows late, so that its first window would have closed three rows earlier."""
+    late = Aggregates("s", RowsSlide(9, 3), (("a", "COUNT", "*"), ("b", "COUNT", "v")))
+    case = Case(rows_at(range(60)), counts(4), (Change(20, late, "delayed-drain"),), batch_us, 1)
+    report = check(case, tmp_path, controls=[("abort", at)])
+    assert report.changes[0]["loss"] > 0
+
+
 @pytest.mark.parametrize("sizes", [(4, 3, 5), (4, 5, 2), (8, 3, 2), (8, 3, 5)], ids=str)
 @pytest.mark.parametrize("second", few_quick(["graceful-immediate", "graceful-drain", "drain/stream", "immediate"]))
 @pytest.mark.parametrize("first", ["graceful-immediate", "graceful-drain", "drain/stream"])

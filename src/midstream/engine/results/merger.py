@@ -277,7 +277,7 @@ class ResultMerger:
     ) -> list[pa.RecordBatch]:
         """Let what versions give up to a time meet; drains known to be over later than `known_us` are not over."""
         control = self.control
-        self._see_references(given, held, everything)
+        self._see_references(given, held, everything, known_us)
         for version, results in given.items():
             if version > 0:
                 control.see(version, self._comparable(version, results))
@@ -332,7 +332,7 @@ class ResultMerger:
             found.append(reported[at_us])
         return max(over for over, _ in found), max(known for _, known in found)
 
-    def _see_references(self, given: ByVersion, held: bool, everything: bool) -> None:
+    def _see_references(self, given: ByVersion, held: bool, everything: bool, known_us: int) -> None:
         for change in self.control.changes:
             if change.reference is not None and change.wants_reference:
                 started_us = change.record.started_us
@@ -340,7 +340,7 @@ class ResultMerger:
                 expected, found = (self._comparable(change.new, given.get(v, [])) for v in (-change.new, change.new))
                 self.control.see_reference(change, expected, found, open_us)
                 over = None if started_us is None else self._drained_us(-change.new, started_us)
-                if over is not None and started_us is not None:
+                if over is not None and started_us is not None and over[1] <= known_us:
                     self._announce_drained(-change.new, started_us, over)
                     change.end_reference()
 
