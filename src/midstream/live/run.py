@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from midstream.engine.results.reports import BatchSummary, held_back, total
 from midstream.engine.world import World
 from midstream.live.change import prepare_change, prepare_known, stored_versions
 from midstream.live.checkpoint import Checkpoint
+from midstream.live.earlier import earlier_totals, reported_before
 from midstream.live.kept import Retention
 from midstream.live.lines import Lines
 from midstream.live.planned import PlannedLive
@@ -144,8 +145,8 @@ class LiveRun:
             reach("sink begun")
             self.live = LiveQuery(checkpoint, versions, names, sink, settings.ordered, self._adaptation)
             self._read = ReadControls(checkpoint.controls, versions, settings.kept.control_rows)
-            self._now = self._reported_before()
-            self._totals, self._counted = self._earlier_totals()
+            self._now = reported_before(checkpoint, self.live)
+            self._totals, self._counted = earlier_totals(self._checkpoint)
             self._last_output_s = world.clock.elapsed_s()
             self._gap_s: dict[str, float] = {}
             self._noted = self._records.all(), self.live.changes()
@@ -196,22 +197,6 @@ class LiveRun:
         """Return what all buckets share."""
         timings = {k: s.timing for k, s in enumerate(self._asked.streams) if s.schema.name in self.catalog.read}
         return self.live.spec(timings, self.runs)
-
-    def _reported_before(self) -> BatchSummary:
-        """Return what is known of the plan before the first micro-batch of this run."""
-        last = self._checkpoint.read_status().get("last_batch") or {}
-        row = last.get("row", "")
-        if not self._checkpoint.controls.has(row):
-            row = ""  # the status was left by a driver that was behind: the first micro-batch knows better
-        known = {name: last[name] for name in ("version", "plan", "join") if name in last}
-        summary = BatchSummary(**{"row": row, "join": self.live.plan().method, **known})
-        return replace(summary, plan=str(self.live.running(summary)))
-
-    def _earlier_totals(self) -> tuple[dict[str, int], int]:
-        """Return what earlier runs have counted, and the last micro-batch in it: recovery may run that one again."""
-        status = self._checkpoint.read_status()
-        last = status.get("last_batch") or {}
-        return {k: int(status.get(k, 0)) for k in ("rows_in", "rows_out", "late", "ahead")}, int(last.get("batch", -1))
 
     def on_batch(self, lines: Lines, number: int) -> None:
         """Hand one micro-batch's results to the sink, and note how it went."""
@@ -328,7 +313,7 @@ class LiveRun:
         plan, totals = self.live.plan(), self._totals
         if batch is None:
             # Counts go with the micro-batch they are of: one that could not be noted is counted when it is run again.
-            totals, _ = self._earlier_totals()
+            totals, _ = earlier_totals(self._checkpoint)
             batch = self._checkpoint.read_status().get("last_batch")
         status = {
             "name": self.name, "state": state, "run": self.runs.latest, "pid": os.getpid(),
