@@ -117,9 +117,7 @@ class QueryHost:
         newest = self.buckets[0].newest
         if self.control.phase != "steady" or newest is None:
             return self.control.phase
-        return next(
-            (b.newest.run.phase_now for b in self.buckets if b.newest and b.newest.run.phase_now != "steady"), "steady"
-        )
+        return next((b.newest.phase_now for b in self.buckets if b.newest and b.newest.phase_now != "steady"), "steady")
 
     def streams(self) -> set[str]:
         """Return the streams that versions read now."""
@@ -257,7 +255,7 @@ class QueryHost:
 
     def current_records(self) -> list[dict[str, Any]]:
         """Return the records of all migrations, those under way as they are now."""
-        found = [b.newest.run.records() for b in self.buckets if b.newest is not None]
+        found = [b.newest.records() for b in self.buckets if b.newest is not None]
         self.records.see(over_all_buckets([[r.to_dict() for r in records] for records in found]))
         return self.records.all()
 
@@ -291,7 +289,7 @@ class QueryHost:
         """Take up what runs from the stores, before the next row comes."""
         for bucket in self.buckets:
             bucket.resume()
-        found = {r.identity for b in self.buckets if b.newest is not None for r in b.newest.run.records()}
+        found = {r.identity for b in self.buckets if b.newest is not None for r in b.newest.records()}
         for record in self.records.under_way((RUNNING,)):
             if record["identity"] not in found:
                 # The new plan runs alone: what its states lack is completed as rows need it.

@@ -87,6 +87,14 @@ class Migrator:
         self._merges = True
         self.pipeline.execution.hold_nothing_back()
 
+    def succeed(self, before: "Migrator") -> None:
+        """Go on in place of one that has no migration under way: a black box has been replaced."""
+        self.records, self.last_us = before.records, before.last_us
+        self._bound_us, self._lasts = before._bound_us, before._lasts
+        # Buckets replace theirs each at its own time: what is held back later cannot begin in all at once.
+        if before._merges or self.pipeline.one_of_many:
+            self.merge_output()
+
     @property
     def phase(self) -> str:
         """Return what is going on, in a word or two."""

@@ -37,6 +37,12 @@ class MigrationRecord(Progress):
     """The longest event time without output while it lasted."""
     output_delay_us: int = 0
     """The most a result was held back."""
+    rows_old: int = 0
+    """Rows from before the position that the new plan of a general strategy took in."""
+    rows_new: int = 0
+    """Rows from there on that it took in before it answered."""
+    predicted: dict[str, float] = field(default_factory=dict)
+    """What was expected of a general strategy when it started."""
 
     @staticmethod
     def of(request: MigrationRequest, strategy: str | None = None, **known: Any) -> "MigrationRecord":
@@ -63,7 +69,7 @@ class MigrationRecord(Progress):
 
 SUMMED = (
     "states_completed", "entries_completed", "entries_demoted", "keys_attempted", "rows_buffered",
-    "predicate_evaluations",
+    "predicate_evaluations", "rows_old", "rows_new",
 )  # fmt: skip
 LARGEST = ("start_ms", "longest_gap_us", "output_delay_us")
 ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP, REFUSED)

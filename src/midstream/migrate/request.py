@@ -13,23 +13,37 @@ from midstream.plan.tree import parse_tree
 from midstream.plan.window import RangeWindow, RowsWindow
 
 MOVING_STATE, PARALLEL_TRACK, HYBRID, JUST_IN_TIME = "moving-state", "parallel-track", "hybrid", "just-in-time"
-STRATEGIES = {
+GENERAL_MOVING_STATE, GENERAL_PARALLEL_TRACK, GENERAL_HYBRID = (
+    "general-moving-state", "general-parallel-track", "general-hybrid",
+)  # fmt: skip
+OF_JOINS = {
     MOVING_STATE: "compute the missing states at once, then go on; output pauses meanwhile",
     PARALLEL_TRACK: "run both plans until the old rows have expired; the new plan's output is held back until then",
     HYBRID: "run both plans, the old one only for what the new one cannot answer yet; output does not notice",
     JUST_IN_TIME: "go on with the new plan at once, completing its states key by key on demand",
 }
+"""Strategies that know the joins of both plans, and what each does."""
+GENERAL = {
+    GENERAL_MOVING_STATE: "run the old rows through the new pipeline, then go on with it; output pauses meanwhile",
+    GENERAL_PARALLEL_TRACK: "run both pipelines; the old one answers until it holds nothing old; output goes on",
+    GENERAL_HYBRID: "run old and new rows through the new one as there is time; output goes on",
+}
+"""Strategies for which a plan is a black box, with all that stands above its joins."""
+STRATEGIES = OF_JOINS | GENERAL
 AUTO = "auto"
 ORDERINGS = ("parallel", "serialized")
 OUTPUTS = ("buffered", "merged")
 BUDGET = 100_000
 """Predicate evaluations per micro-batch that background computation may spend, unless said otherwise."""
+ROWS = 20_000
+"""Rows per micro-batch that a new pipeline takes off its queues beyond those that came in it, unless said otherwise."""
 OPTIONS = {
     "sharing": (HYBRID,),
     "background": (HYBRID,),
     "budget": (HYBRID,),
     "ordering": (HYBRID,),
     "output": (PARALLEL_TRACK,),
+    "rows": (GENERAL_HYBRID,),
     "join": tuple(STRATEGIES),
 }
 """Which strategies an option is for."""
@@ -49,6 +63,7 @@ class MigrationRequest:
     budget: int = BUDGET
     ordering: str = "parallel"
     output: str = "buffered"
+    rows: int = ROWS
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, str):
@@ -61,6 +76,8 @@ class MigrationRequest:
                 raise PlanError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if type(self.budget) is not int or self.budget < 1:
             raise PlanError(f"budget must be a whole number of evaluations from 1 on, not {self.budget!r}")
+        if type(self.rows) is not int or self.rows < 1:
+            raise PlanError(f"rows must be a whole number from 1 on, not {self.rows!r}")
 
     @staticmethod
     def of(plan: str, strategy: str | None = None, options: Mapping[str, Any] | None = None, **more: Any
@@ -83,6 +100,11 @@ class MigrationRequest:
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain values."""
         return asdict(self)
+
+    @property
+    def general(self) -> bool:
+        """Tell whether the plans are black boxes for its strategy."""
+        return self.strategy in GENERAL
 
     def target(self, running: Plan) -> Plan:
         """Return the plan asked for: of the same query, so that it means the same."""
@@ -122,17 +144,19 @@ class MigrationRequest:
 
 def strategies_of(query: Query) -> tuple[str, ...]:
     """Return the strategies that a query offers: what takes rows back must never answer from half-filled states."""
-    return (JUST_IN_TIME,) if query.takes_back else tuple(STRATEGIES)
+    return (JUST_IN_TIME, *GENERAL) if query.takes_back else tuple(STRATEGIES)
 
 
 def choose_strategy(running: Plan, target: Plan, complete: bool = True) -> str:
     """Return the strategy for a migration nobody has chosen one for.
 
-    The only one the query offers, if it is one. Nothing missing: moving-state, which then only moves. Every missing
-    state is probed by key, or states the running plan has may still be incomplete: just-in-time. Else hybrid.
+    The only one that knows the states of the query, if it is one. Nothing missing: moving-state, which then only moves.
+    Every missing state is probed by key, or states the running plan has may still be incomplete: just-in-time. Else
+    hybrid.
     """
-    if len(strategies_of(running.query)) == 1:
-        return strategies_of(running.query)[0]
+    able = [strategy for strategy in strategies_of(running.query) if strategy in OF_JOINS]
+    if len(able) == 1:
+        return able[0]
     missing = missing_joins(running, target)
     if not missing and complete:
         return MOVING_STATE

@@ -94,6 +94,9 @@ LIMITS: dict[str, Limit] = {
     "migration of hops": Limit(
         HOPS, "{what} is for sliding joins; a hopping query goes on with another plan at a hop, whole"
     ),
+    "general migration to another hop": Limit(
+        HOPS, "{strategy} goes on at the hops there are; for another hop use moving-state"
+    ),
     "stream without a window": Limit(HOPS, "stream '{alias}' needs a window with HOP BY; write for example {example}"),
     "window of no length": Limit(HOPS, "a window of no length is empty at every hop: {window}"),
     "window that slides": Limit(

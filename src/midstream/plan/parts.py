@@ -8,6 +8,7 @@ All of it is read off the query's tree; a tree that has no such parts is refused
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import pyarrow as pa
 
@@ -154,6 +155,16 @@ class Parts:
     def blocks(self) -> tuple[Block, ...]:
         """Return the first block and those that are taken away from it."""
         return (self.first, *self.taken)
+
+    @property
+    def timed(self) -> tuple[Stage, ...]:
+        """Return the lowest stages whose state is a matter of time: up to the first one that counts from the start."""
+        return tuple(takewhile(lambda stage: isinstance(stage.window, RangeInstances), self.stages))
+
+    @property
+    def timed_us(self) -> int:
+        """Return how far those stages reach back beyond what the joins hold."""
+        return sum(stage.window.width_us for stage in self.timed if isinstance(stage.window, RangeInstances))
 
     @property
     def top(self) -> Block | Stage:

@@ -132,6 +132,15 @@ class Query:
         return min((w.slide_us for w in windows if isinstance(w, RangeInstances)), default=None)
 
     @property
+    def timed_us(self) -> int:
+        """Return how far windows of time over its joins reach back beyond what the joins hold."""
+        return 0 if self.when == HOP else self.parts.timed_us
+
+    def next_answer_us(self, time_us: int) -> int:
+        """Return the first hop at a time or after it; without hops the time itself."""
+        return time_us if self.hop_us is None else -(-time_us // self.hop_us) * self.hop_us
+
+    @property
     def signed(self) -> bool:
         """Tell whether rows say if they come or go."""
         return self.emit in (CHANGES, DELTA)

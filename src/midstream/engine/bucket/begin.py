@@ -150,6 +150,7 @@ class Beginnings:
         for version in versions.open.values():
             # What a migration holds back does not outlast the version as it was.
             version.run.release_held(at_us)
+            version.supersede("the query was changed first")
         began = self._begin_control(due, at_us) if isinstance(due, ControlRequest) else self._begin_change(due, at_us)
         self.begun.append({"at_us": at_us, "id": due.identity, **began})
         waiting = versions.waiting()

@@ -132,9 +132,10 @@ class Bucket:
         """Return counts, phase, and what began or ended in this micro-batch, as plain values."""
         ran = self._versions.ran
         run = ran[-1].run if ran else None
-        sizes = [v.run.size() for v in ran]
-        records = [*self._beginnings.refused, *([] if run is None else run.records())]
-        steady = "steady" if run is None else run.phase
+        sizes = [v.size() for v in ran]
+        records = [*self._beginnings.refused, *(record for v in ran[:-1] if v.number > 0 for record in v.superseded())]
+        records += ran[-1].records() if ran else []
+        steady = "steady" if run is None else ran[-1].phase
         hops: dict[str, list[tuple[int, int, int]]] = {}
         for version in ran:  # one that was over and was started anew is there twice
             hops.setdefault(str(version.number), []).extend(version.run.hops)

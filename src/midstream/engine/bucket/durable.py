@@ -30,6 +30,15 @@ class DurableRows:
     def _key(self, kind: str, place: int, chunk: int) -> Key:
         return Key(kind, self._version, place, chunk)
 
+    def chunks(self, alias: int) -> list[Chunk]:
+        """Return what is known of the window rows of an alias."""
+        return self._state.chunks.get(alias, [])
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held: nothing, rows lie in the store."""
+        return 0
+
     def window_rows(self, alias: int, names: Sequence[str]) -> list[Rows]:
         """Read back the live window rows of an alias, oldest first."""
         chunks = self._state.chunks.get(alias, [])

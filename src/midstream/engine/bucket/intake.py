@@ -9,12 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.engine.bucket.durable import DurableRows
+from midstream.engine.bucket.held_rows import HeldRows
 from midstream.engine.bucket.progress import Timings
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.waiting import WaitingRows
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.engine.run.contract import Expiry
+from midstream.engine.run.family import family_of
 from midstream.model.time import FOREVER, NEVER
 from midstream.model.timing import Timing
 from midstream.operators.expression.codes import partition_codes
@@ -43,6 +45,9 @@ class Intake:
         self._positions = {s.position for s in self.sources}
         self._state = state
         self._durable = durable
+        other_plans = len(self.sources) > 1 or family_of(plan).chosen_by_cost
+        self._window: DurableRows | HeldRows | None = durable or (HeldRows() if other_plans else None)
+        """The rows a run can be built from: those in the windows, but for those of this micro-batch."""
         self._timings = timings
         self._recorded = recorded
         self._waiting = [WaitingRows(rank, names, durable) for rank, names in enumerate(self.names)]
@@ -128,7 +133,7 @@ class Intake:
             rows = waiting.release(upto_us)
             if rows is not None:
                 released[rank] = rows
-                if self._durable is not None:
+                if self._window is not None:
                     self._released.setdefault(rank, []).append(rows)
         self._state.released_us = max(self._state.released_us, upto_us)
         return released
@@ -150,13 +155,14 @@ class Intake:
 
     def keep(self, expiry: Expiry | None) -> None:
         """Keep the rows that wait, and those that were released as long as a window needs them."""
-        durable = self._durable
+        durable = self._window
         if durable is None:
             return
         for waiting in self._waiting:
             waiting.keep(self._state.released_us)
         for rank, parts in self._released.items():
             durable.add(rank, needed(in_order(parts), self.sources[rank].window, expiry))
+        self._released = {}
         for rank, source in enumerate(self.sources) if expiry is not None else ():
             assert expiry is not None
             window = source.window
@@ -170,9 +176,24 @@ class Intake:
                 if window.partition_by or expiry.next_us is not None:
                     self._shrink(durable, rank, window, expiry)
 
-    def _shrink(self, durable: DurableRows, rank: int, window: RowsWindow, expiry: Expiry) -> None:
+    def held(self, expiry: Expiry | None = None) -> dict[str, Rows]:
+        """Return the rows from which a run can be built, by alias, in order; those that are needed no more left out."""
+        out = {}
+        for rank, (source, names) in enumerate(zip(self.sources, self.names, strict=True)):
+            before = [] if self._window is None else self._window.window_rows(rank, names)
+            parts = [*before, *self._released.get(rank, [])]
+            if parts:
+                out[source.alias] = inside(in_order(parts), source.window, expiry)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory held by rows that have been released."""
+        return self._window.nbytes if self._window is not None else 0
+
+    def _shrink(self, durable: DurableRows | HeldRows, rank: int, window: RowsWindow, expiry: Expiry) -> None:
         """Rewrite the rows of a window of rows once as many have come as were there, and some more."""
-        chunks = self._state.chunks.get(rank, [])
+        chunks = durable.chunks(rank)
         if len(chunks) < 2 or sum(max(c.rows, SMALL) for c in chunks[1:]) < chunks[0].rows + SLACK:
             return
         rows = in_order(durable.window_rows(rank, self.names[rank]))
@@ -185,6 +206,16 @@ class Intake:
         """Return rows of an alias that are set aside, with their stream's name and their own column names."""
         named = rows.to_table().rename_columns(["_time", "_offset", *self.names[rank]])
         return named.append_column("_stream", pa.repeat(self.sources[rank].stream.name, len(rows)))
+
+
+def inside(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:
+    """Return the rows that a window holds, or held when others that are needed came."""
+    if expiry is None or window is None:
+        return rows
+    if isinstance(window, RowsWindow):
+        later = rows.times >= expiry.before_us
+        return rows.where(later | last_of_each(rows, window, ~later))
+    return rows if expiry.now_us is None else rows.since(expiry.now_us - window.width_us)
 
 
 def needed(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:

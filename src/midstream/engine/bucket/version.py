@@ -14,10 +14,14 @@ from midstream.engine.bucket.intake import Intake
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.store import Store
-from midstream.engine.rows.rows import Rows, in_order
+from midstream.engine.bucket.succession import Succession
+from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Kept, RunSpec, VersionRun
 from midstream.engine.run.family import family_of
+from midstream.migrate.record import MigrationRecord
+from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
+from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
 
 
@@ -68,31 +72,38 @@ class VersionInBucket:
             if first or self.intake.sources[rank].alias not in plan.partitioning.broadcast
         }  # fmt: skip
         """Aliases whose rows count as input here: each row of a stream once, those every bucket gets in the first."""
-        self.run, self.rebuilt = self._attach(plan, spec.run)
+        self._succession, self.rebuilt = self._attach(plan, spec.run)
         self.begin_batch()
+
+    @property
+    def run(self) -> VersionRun:
+        """Return the run that answers."""
+        return self._succession.run
 
     def begin_batch(self) -> None:
         """Start counting for a micro-batch."""
         self.rows_in = 0
         self.left_before_us = self.state.left_us
-        self.run.begin_batch()
-        self._tested, self._flips = self.run.predicate_evaluations, self.run.flips
+        self._succession.begin_batch()
+        self._tested, self._flips = self._succession.tested, self._succession.flips
 
-    def _attach(self, plan: Plan, spec: RunSpec) -> tuple[VersionRun, bool]:
+    def _attach(self, plan: Plan, spec: RunSpec) -> tuple[Succession, bool]:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
         state, durable = self.state, self._durable
         if durable is None or not state.token:
-            return family_of(plan).rebuild(self.number, plan, spec, Kept()), False
-        exported = None if self._memory is None else self._memory.take(self.number, state.token, plan)
+            run = family_of(plan).rebuild(self.number, plan, spec, Kept())
+            return Succession(self.number, spec, run, self.intake, state), False
+        taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
+        exported, coming = Succession.split(taken, state.run)
         if exported is not None:
             run = family_of(plan).adopt(self.number, spec, exported, state.run)
         else:
-            held = {k: durable.window_rows(k, names) for k, names in enumerate(self.intake.names)}
-            rows = {self.intake.sources[k].alias: in_order(parts) for k, parts in held.items() if parts}
-            kept = Kept(state.run, rows, durable.stage_rows(), state.released_us)
+            kept = Kept(state.run, self.intake.held(), durable.stage_rows(), state.released_us)
             run = family_of(plan).rebuild(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
-        return run, exported is None
+        succession = Succession(self.number, spec, run, self.intake, state)
+        succession.go_on(state.run, coming)
+        return succession, exported is None
 
     def take_over(self, before: "VersionInBucket") -> None:
         """Take over the rows that wait, and what has come out, from before the version started anew."""
@@ -105,12 +116,49 @@ class VersionInBucket:
 
         Rows before `count_from_us` were counted in another version.
         """
-        rows: dict[str, Rows] = {}
-        for rank, mine in self.intake.release(upto_us).items():
-            rows[self.intake.sources[rank].alias] = mine
-            if rank in self._counted:
-                self.rows_in += len(mine) - int(np.searchsorted(mine.times, count_from_us))
-        self.run.take(rows, self.state.released_us, clock_us)
+        stop_us = None
+        while stop_us is None or stop_us < upto_us:
+            stop_us = self._succession.stop_us(upto_us, clock_us)
+            rows: dict[str, Rows] = {}
+            for rank, mine in self.intake.release(stop_us).items():
+                rows[self.intake.sources[rank].alias] = mine
+                if rank in self._counted:
+                    self.rows_in += len(mine) - int(np.searchsorted(mine.times, count_from_us))
+            self._succession.take(rows, self.state.released_us, clock_us)
+
+    def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
+        """Note a migration; see `VersionRun.migrate`."""
+        self._succession.migrate(request, plan, row)
+
+    def supersede(self, reason: str) -> None:
+        """Let the run that answers go on, whatever was to take its place."""
+        self._succession.supersede(reason)
+
+    def trace(self, on: bool) -> None:
+        """Let results say from now on what brought them and what they depend on; or not."""
+        self._succession.trace(on)
+
+    def records(self) -> list[MigrationRecord]:
+        """Return the records of migrations under way, or ended in this micro-batch."""
+        return self._succession.records()
+
+    def superseded(self) -> list[MigrationRecord]:
+        """Return the records of migrations of a version that is not the newest any more."""
+        return self._succession.general_records()
+
+    @property
+    def phase(self) -> str:
+        """Return what has been going on in this micro-batch, in a word or two."""
+        return self._succession.phase
+
+    @property
+    def phase_now(self) -> str:
+        """Return what is going on now."""
+        return self._succession.phase_now
+
+    def size(self) -> StateSize:
+        """Return what all states hold now."""
+        return self._succession.size()
 
     def watch(self, position_us: int) -> None:
         """Watch from now on for the end of what began before a position."""
@@ -127,32 +175,32 @@ class VersionInBucket:
 
         `release` lets output leave that is held back, `last` says that nothing more comes.
         """
+        self._succession.work()
         run, durable = self.run, self._durable
-        run.work()
         if release or last:
             run.release_held(FOREVER)
         if last:
-            run.finish()
+            self._succession.finish()
+        self.intake.keep(run.expiry(self.state.released_us))
         if durable is None:
             return True
-        self.intake.keep(run.expiry(self.state.released_us))
         for k, stage in enumerate(run.stage_rows()):
             durable.keep_stage(k, stage)
         durable.hold_back(run.take_held())
         run.held_elsewhere = durable.take_held
-        self.state.run = run.remember()
+        self.state.run = self._succession.remember()
         durable.commit()
-        return self._memory is None or self._memory.publish(self.number, self.state.token, run.export())
+        return self._memory is None or self._memory.publish(self.number, self.state.token, self._succession.export())
 
     @property
     def tested(self) -> int:
         """Return how many pairs, tuples and values were tested in this micro-batch."""
-        return self.run.predicate_evaluations - self._tested
+        return self._succession.tested - self._tested
 
     @property
     def flips(self) -> int:
         """Return how often values came into differences or left them before their time in this micro-batch."""
-        return self.run.flips - self._flips
+        return self._succession.flips - self._flips
 
     def late_rows(self) -> list[pa.Table]:
         """Return the late rows of this micro-batch that count here, a table for each stream."""

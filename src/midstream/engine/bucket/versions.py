@@ -105,7 +105,7 @@ class BucketVersions:
         assert newest is not None, "something runs"
         for number in (newest.number, -newest.number):
             if number in self.open:
-                self.open[number].run.migrate(request, plan, row)
+                self.open[number].migrate(request, plan, row)
 
     def _living(self) -> list[VersionInBucket]:
         return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]
@@ -139,7 +139,7 @@ class BucketVersions:
         version = VersionInBucket(number, self.spec, self._first, state.versions[number], self._store, self._memory)
         if new and start_us is not None:
             version.run.begin_at(start_us)
-        version.run.trace(self._traced)
+        version.trace(self._traced)
         if new and number < 0 and start_us is not None:
             version.intake.share(self.open[-number].intake, start_us)
         else:
@@ -175,7 +175,7 @@ class BucketVersions:
         """Let results say from now on what brought them and what they depend on; or not."""
         self._traced = on
         for version in self.open.values():
-            version.run.trace(on)
+            version.trace(on)
 
     def watch(self) -> None:
         """Let versions that drain, or whose losses are counted, look out for the end of what is old."""

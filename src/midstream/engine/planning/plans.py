@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from midstream.engine.planning.constants import load_constants
-from midstream.migrate.request import AUTO, MOVING_STATE, OPTIONS, MigrationRequest
+from midstream.migrate.request import AUTO, GENERAL_HYBRID, MOVING_STATE, OPTIONS, MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose
@@ -42,11 +42,11 @@ def planned(
 
 def check_hop_request(request: MigrationRequest) -> None:
     """Refuse what is asked of a migration that only those of sliding joins have."""
-    if request.strategy not in (AUTO, MOVING_STATE):
+    if request.strategy not in (AUTO, MOVING_STATE) and not request.general:
         raise refuse("migration of hops", what=f"strategy {request.strategy}")
     plain = MigrationRequest(request.plan)
-    for name in OPTIONS:
-        if getattr(request, name) != getattr(plain, name):
+    for name, strategies in OPTIONS.items():
+        if getattr(request, name) != getattr(plain, name) and strategies != (GENERAL_HYBRID,):
             raise refuse("migration of hops", what=f"option '{name}'")
 
 
@@ -56,6 +56,8 @@ def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | 
     kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec: PlanSpec = parse_spec(request.plan, kept)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
+    if request.general and query.hop_us != running.query.hop_us:
+        raise refuse("general migration to another hop", strategy=request.strategy)
     if spec.shape == SAME and spec.modes in (NOT_SAID, running.modes):
         return Plan(query, running.root, running.modes, (spec.working,) * len(running.modes))
     if spec.modes == NOT_SAID:

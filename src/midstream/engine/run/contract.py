@@ -1,7 +1,8 @@
 """Version run: what answers one version of a query in one bucket, whatever kind of query it is.
 
 take rows in ──▶ advance the clock ──▶ collect what leaves
-migrate: switch plan at a position · drain: watch for the end of what is old · trace: say what results depend on
+migrate: switch plan at a position · succeed: answer in place of another run
+drain: watch for the end of what is old · trace: say what results depend on
 export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild from the window rows
 """
 
@@ -146,6 +147,32 @@ class VersionRun(ABC):
     @abstractmethod
     def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
         """Return the plan a migration asks for, from the one that runs; refuse one that cannot be."""
+
+    @abstractmethod
+    def target(self, request: MigrationRequest, written: Any | None = None) -> Plan:
+        """Return the plan a migration asks for, from the one that runs; `written` where it was made elsewhere."""
+
+    @property
+    @abstractmethod
+    def migrating(self) -> bool:
+        """Return whether a migration is under way in here, or waits."""
+
+    @abstractmethod
+    def holds_before(self, position_us: int) -> bool:
+        """Tell whether a row from before a position still matters to what is to come.
+
+        What counts from the start does not count here: `succeed` hands it over.
+        """
+
+    def begin_beside(self, running: "VersionRun", first_us: int) -> None:  # noqa: B027 - most begin with their first row
+        """Begin, empty, to take in the rows from a time on that another run of the version has had, or will have."""
+
+    @abstractmethod
+    def succeed(self, before: "VersionRun", row: str = "") -> None:
+        """Answer from here on in place of a run of the version, having had all rows that still matter to it.
+
+        What has left in this micro-batch, and what is counted from the start, is taken over.
+        """
 
     @classmethod  # noqa: B027 - most have none
     def load_kernels(cls, plan: Plan) -> None:

@@ -285,10 +285,8 @@ class HoppingRun(VersionRun):
 
     def migrate(self, request: MigrationRequest, plan: Any | None = None, row: str = "") -> None:
         """Note a migration, which takes effect after the first hop that is answered at its position or later."""
-        running = self._due[-1].plan if self._due else self.plan
         try:
-            planner = migrated if self._planner is None else self._planner
-            target = planner(running, request) if plan is None else self._read(plan)
+            target = self.target(request, plan)
         except MidstreamError as error:
             self._records.append(MigrationRecord.of(request, MOVING_STATE, state=REFUSED, reason=str(error)))
             return
@@ -300,6 +298,38 @@ class HoppingRun(VersionRun):
         elif self.last_us is not None and self.last_us >= at_us:
             self._switch_plans(self.last_us)
             self.next_us = next_hop(self.last_us, self.hop_us)
+
+    def target(self, request: MigrationRequest, written: Any | None = None) -> Plan:
+        """Return the plan a migration asks for, from the last one that was asked for."""
+        running = self._due[-1].plan if self._due else self.plan
+        planner = migrated if self._planner is None else self._planner
+        return planner(running, request) if written is None else self._read(written)
+
+    @property
+    def migrating(self) -> bool:
+        """Return whether a migration waits for its hop."""
+        return bool(self._due)
+
+    def holds_before(self, position_us: int) -> bool:
+        """Tell whether the windows of the last hop, or rows since, are from before a position."""
+        return self.next_us is not None and (self.last_us is None or self.oldest_us < position_us)
+
+    def begin_beside(self, running: VersionRun, first_us: int) -> None:
+        """Begin with a hop that the other run has answered last, or before."""
+        old = cast(HoppingRun, running)
+        if old.next_us is not None:
+            self.begin_at((first_us if old.last_us is None else min(first_us, old.last_us)) - 1)
+
+    def succeed(self, before: VersionRun, row: str = "") -> None:
+        """Answer from the next hop on in place of another run."""
+        old = cast(HoppingRun, before)
+        assert (self.last_us, self.next_us) == (old.last_us, old.next_us) or old.next_us is None, "at the same hop"
+        self.leaving, self.hops, self.hops_passed = old.leaving, old.hops, old.hops_passed
+        self.first_us, self.last_us, self.next_us = old.first_us, old.last_us, old.next_us
+        self.held_elsewhere, self.drains_later = old.held_elsewhere, old.drains_later
+        self._quiet, self._unseen, self._records = old._quiet, old._unseen, old._records
+        self._drain, self._known_us, self._oldest = old._drain, old._known_us, old._oldest
+        self.row, self._changed_plan = row, True
 
     def take_over(self, before: VersionRun) -> None:
         """Go on from a run that was stopped and starts anew, with the plan it had."""

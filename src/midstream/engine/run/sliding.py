@@ -13,7 +13,7 @@ from midstream.engine.results.output import Leaving
 from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Expiry, Framework, Kept, RunSpec, StageRows, StageState, VersionRun
-from midstream.migrate.migrator import Migrator
+from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import refill, resume
@@ -24,6 +24,7 @@ from midstream.operators.build import build
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
+from midstream.plan.window import RangeWindow
 
 
 class SlidingRun(VersionRun):
@@ -41,6 +42,9 @@ class SlidingRun(VersionRun):
         self._first: Plan | None = None if next_seq else migrator.plan
         """The plan the version was started with, where that is known."""
         self._plans_written: dict[Plan, dict[str, Any]] = {}
+        self._phase = "steady"
+        self._before: dict[str, str] = {}
+        """States of migrations at the beginning of the micro-batch."""
         self._columns = {a: migrator.plan.query.columns_of(a) for a in migrator.plan.query.aliases}
         self.begin_batch()
 
@@ -82,7 +86,7 @@ class SlidingRun(VersionRun):
         if kept.rows and again:
             run._repeat(run._number(kept.rows))
         elif kept.rows:
-            run._take_in_again(run._number(kept.rows), kept.released_us)
+            run._take_in_again(run._number(run._joined(kept.rows, kept.released_us)), kept.released_us)
         if running:  # no row may have come since it began
             run._start_due(kept.released_us)
         run.migrator.load_bound(remembered.get("bound"))
@@ -100,6 +104,31 @@ class SlidingRun(VersionRun):
         """Return the plan a migration asks for; refuse a strategy that the query does not allow."""
         request.checked(running)
         return request.target(running)
+
+    def target(self, request: MigrationRequest, written: Any | None = None) -> Plan:
+        """Return the plan a migration asks for, from the one that runs."""
+        return self.migrated(self.plan, request)
+
+    @property
+    def migrating(self) -> bool:
+        """Return whether a migration is under way, or waits; not what a restart has left to be completed."""
+        running = self.migrator.running
+        return bool(self.due or self.migrator.waiting) or (running is not None and running.strategy != RECOVERY)
+
+    def holds_before(self, position_us: int) -> bool:
+        """Tell whether joins, differences or windows of time over them hold a row from before a position."""
+        pipeline, timed = self.migrator.pipeline, len(self.plan.query.parts.timed)
+        now_us = pipeline.expires_upto_us(self.migrator.last_us, pipeline.clock_us)
+        return now_us is not None and pipeline.holds_before(position_us, now_us, self.next_seq - 1, timed)
+
+    def succeed(self, before: VersionRun, row: str = "") -> None:
+        """Answer from here on in place of another run."""
+        old = cast(SlidingRun, before)
+        self.leaving, self.hops = old.leaving, old.hops
+        self.held_elsewhere, self.drains_later = old.held_elsewhere, old.drains_later
+        self._first, self._phase, self._before = old._first, old._phase, old._before
+        self.migrator.succeed(old.migrator)
+        self.migrator.pipeline.succeed(old.migrator.pipeline, len(self.plan.query.parts.timed))
 
     @classmethod
     def load_kernels(cls, plan: Plan) -> None:
@@ -260,8 +289,13 @@ class SlidingRun(VersionRun):
 
     def expiry(self, released_us: int) -> Expiry | None:
         """Return which window rows are needed no more."""
-        migrator = self.migrator
-        return Expiry(migrator.pipeline.expires_upto_us(migrator.last_us, released_us), FOREVER)
+        migrator, timed_us = self.migrator, self.plan.query.parts.timed_us
+        now_us = migrator.pipeline.expires_upto_us(migrator.last_us, released_us)
+        if not timed_us or now_us is None:
+            return Expiry(now_us, FOREVER)
+        # What windows of time over the joins hold comes from rows that have left the joins. Some may be to close yet.
+        from_us = min(now_us, migrator.pipeline.clock_us) - timed_us
+        return Expiry(from_us, from_us)
 
     def export(self) -> Any:
         """Return the operators with their states, to go on with elsewhere."""
@@ -298,6 +332,12 @@ class SlidingRun(VersionRun):
             counters = stage.counters()
             out.append(StageRows(rows, StageState([], counters, stage.first_number, counters["next"]), instead))
         return out
+
+    def _joined(self, rows: dict[str, Rows], now_us: int) -> dict[str, Rows]:
+        """Leave out rows that only windows over the joins reach back to."""
+        windows = {s.alias: s.window for s in self.plan.query.sources}
+        widths = {a: w.width_us for a, w in windows.items() if isinstance(w, RangeWindow)}
+        return {a: mine.since(now_us - widths[a]) if a in widths else mine for a, mine in rows.items()}
 
     def _take_in_again(self, arrivals: dict[str, Arrival], now_us: int) -> None:
         """Take in rows that have been through the joins; what the joins held is completed on demand."""

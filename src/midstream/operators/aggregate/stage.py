@@ -281,6 +281,10 @@ class WindowStage:
         out = min(self._written, self._handed_out - self.first_number)
         return self._dropped or 2 * len(self._needed()) < out
 
+    def write_anew(self) -> None:
+        """Hand out all rows that are needed the next time: what was written down is of another stage."""
+        self._dropped = True
+
     def fresh_rows(self) -> pa.Table | None:
         """Hand out the rows to be written down that came since the last time; None for none."""
         mask = self.window.durable_rows(self.rows)

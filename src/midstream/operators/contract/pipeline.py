@@ -158,6 +158,26 @@ class Pipeline(ABC):
                 return None
         return drain.over_us
 
+    def holds_before(self, position_us: int, now_us: int, seq: int, stages: int) -> bool:
+        """Tell whether a row from before a position can be part of a join at `now_us`, after `seq`, or is in a window.
+
+        Only the lowest `stages` windows over the joins are asked.
+        """
+        if any(stage.holds_before(position_us) for stage in self.stages[:stages]):
+            return True
+        scans = self.sources.scans.values()
+        return any(scan.holds_before(scan.number_at(position_us), now_us, seq) for scan in scans)
+
+    def succeed(self, before: "Pipeline", stages: int) -> None:
+        """Go on in place of another pipeline of the query: windows above the lowest `stages` are taken over from it."""
+        for stage in self.stages[:stages]:
+            stage.write_anew()
+        self.stages[stages:] = before.stages[stages:]
+        self.ends = before.ends
+        drain = before.drain_so_far()
+        if drain is not None:
+            self.drain(*drain)
+
     def _joins_hold(self, drain: Drain, seq: int) -> bool:
         """Tell whether a joined window still holds a row from before the position."""
         scans = list(self.sources.scans.values())

@@ -6,6 +6,7 @@ State: that of the sources and of the chain, and how many changes have left.
 """
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +54,11 @@ class DifferencePipeline(Pipeline):
     def tick(self, clock_us: int) -> Results:
         """Return nothing: what time alone changes leaves with the next row."""
         return self.project(np.empty((0, max(OUT_ROW, OUT_TIME, OUT_SIGN) + 1), np.int64))
+
+    def succeed(self, before: Pipeline, stages: int) -> None:
+        """Go on in place of another pipeline: changes are numbered on."""
+        super().succeed(before, stages)
+        self.left = cast(DifferencePipeline, before).left
 
     def trace(self, on: bool = True) -> None:
         """Do nothing: changes of a difference are taken back, so they depend on rows that may not be there."""

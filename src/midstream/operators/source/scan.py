@@ -229,10 +229,13 @@ class Scan:
             times = times[:0]
         return int(times[0]) if len(times) else FOREVER_US
 
+    def number_at(self, time_us: int) -> int:
+        """Return the number of the first row from a time on, be it still to come."""
+        return self.store.base + int(np.searchsorted(self.store.times.view(), time_us))
+
     def holds_older_than(self, time_us: int, seq: int) -> bool:
         """Tell whether a row from before a time is still in its window after number `seq` has arrived."""
-        number = self.store.base + int(np.searchsorted(self.store.times.view(), time_us))
-        return self.holds_before(number, time_us, seq)
+        return self.holds_before(self.number_at(time_us), time_us, seq)
 
     def holds_before(self, number: int, now_us: int, seq: int) -> bool:
         """Tell whether a row numbered below `number` can still be part of a result from `now_us` on.
