@@ -9,7 +9,7 @@ from lang.streams import CATALOG
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
-from midstream.engine.planning.plans import check_hop_request
+from midstream.engine.planning.plans import check_hop_request, migrated
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
 from midstream.migrate.request import MigrationRequest
@@ -72,6 +72,10 @@ ASKED: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "adaptation": (A, lambda plan: adaptation_of("modes", plan)),
     "join method of hops": (HOPPING, lambda plan: make_plan(plan.query, None, "hash")),
     "migration of hops": (HOPPING, lambda plan: check_hop_request(MigrationRequest("same", "hybrid"))),
+    "general migration to another hop": (
+        HOPPING,
+        lambda plan: migrated(plan, MigrationRequest("same hop=7s", "general-hybrid")),
+    ),
 }
 """What cannot be asked of a query that can be answered."""
 CHANGES = ("change of a difference", "drain of a difference")

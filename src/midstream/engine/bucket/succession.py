@@ -240,6 +240,8 @@ class Succession:
             under.fed_us = NEVER
             if under.feed.at_once or not under.backlog:
                 self._drain(under, position_us)
+        else:
+            self._feed(under, {}, position_us)
         record.start_ms = (time.perf_counter() - started) * 1000
         self._see()
 

@@ -210,6 +210,7 @@ class BucketVersions:
             stop_us = self.control.lives[number].stop_us if number > 0 else None
             if stop_us is None or self.open[number].state.released_us >= stop_us:
                 over = self.open.pop(number)
+                over.supersede("the version is over")
                 if number > 0:  # it may be started anew in this micro-batch
                     for rank, rows in over.intake.give_back().items():
                         self._packed.rows[number, rank] = [(0, rows)]

@@ -317,8 +317,10 @@ class HoppingRun(VersionRun):
     def begin_beside(self, running: VersionRun, first_us: int) -> None:
         """Begin with a hop that the other run has answered last, or before."""
         old = cast(HoppingRun, running)
-        if old.next_us is not None:
-            self.begin_at((first_us if old.last_us is None else min(first_us, old.last_us)) - 1)
+        if old.last_us is not None:
+            self.begin_at(min(first_us, old.last_us) - 1)
+        elif old.first_us is not None and old.next_us is not None:
+            self.begin_at(old.first_us)
 
     def succeed(self, before: VersionRun, row: str = "") -> None:
         """Answer from the next hop on in place of another run."""
