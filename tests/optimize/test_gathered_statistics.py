@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.local.statistics import FEWEST, gather
+from midstream.engine.planning.gathering import FEWEST
+from midstream.local.statistics import gather
 from midstream.model.statistics import Statistics
 
 SECOND = 1_000_000

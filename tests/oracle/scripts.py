@@ -24,18 +24,29 @@ from midstream.local.replay import Host, make_plan
 from midstream.local.report import Report
 from midstream.local.sinks import TableSink
 from midstream.local.sources import recorded_table
-from oracle import changes, generate, hop_generate, hop_recompute, migrations, recompute, test_changes
+from oracle import (
+    campaign,
+    changes,
+    general,
+    generate,
+    hop_generate,
+    hop_recompute,
+    migrations,
+    recompute,
+    test_changes,
+)
 from oracle.change_run import Oracle
 from oracle.differences import draw_difference, recompute_changes
 from oracle.differences import rows_of as changes_of
 from oracle.hop_queries import Row, times_of
 from oracle.silent import draw_silent
 
-JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS = "join", "silent", "migrations", "difference", "hops"
-KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, *changes.METHODS)
+JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL = "join", "silent", "migrations", "difference", "hops", "general"
+KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL, *changes.METHODS)
 """What is drawn; the name of a method stands for a change by it."""
 Check = Callable[[pa.Table, Report], None]
 MOST_HOP_BATCHES = 3
+MOST_GENERAL_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,14 @@ class Script:
 
 def draw_script(kind: str, seed: int) -> Script:
     """Draw a script of a kind."""
-    draws = {JOIN: _join, SILENT: _silent, MIGRATIONS: _migrations, DIFFERENCE: _difference, HOPS: _hops}
+    draws = {
+        JOIN: _join,
+        SILENT: _silent,
+        MIGRATIONS: _migrations,
+        DIFFERENCE: _difference,
+        HOPS: _hops,
+        GENERAL: _general,
+    }
     return draws[kind](seed) if kind in draws else _change(seed, kind)
 
 
@@ -168,6 +186,22 @@ def _hops(seed: int) -> Script:
         assert found == {hop: rows for hop, rows in hop_recompute.recompute(case) if rows}, told
 
     return Script(Loop(plan, streams_of(case.streams), batch_us, case.buckets, requests), check, told)
+
+
+def _general(seed: int) -> Script:
+    rnd = random.Random(74_000_000 + seed)
+    while True:
+        drawn = general.draw_general_script(rnd)
+        times = {r.time // drawn.case.batch_us for rows in drawn.case.rows.values() for r in rows}
+        if general.defined(drawn) and len(times) <= MOST_GENERAL_BATCHES:
+            break
+    expected = general.unmigrated(drawn)
+
+    def check(got: pa.Table, report: Report) -> None:
+        assert campaign.rows_of([got]) == expected, str(drawn)
+        assert len(report.migrations) >= len(drawn.migrations)
+
+    return Script(drawn.loop(), check, str(drawn))
 
 
 def _change(seed: int, method: str) -> Script:

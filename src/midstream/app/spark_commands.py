@@ -147,6 +147,9 @@ def migrate_command(
     ] = True,
     ordering: Annotated[str | None, typer.Option("--ordering", help="hybrid: parallel or serialized.")] = None,
     output: Annotated[str | None, typer.Option("--output", help="parallel-track: buffered or merged.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="general-hybrid: old rows per micro-batch in the background.")
+    ] = None,
     wait: WaitSeconds = 600.0,
 ) -> None:
     """Change the join order of a running query; its output is the same as if nothing had happened.
@@ -155,6 +158,8 @@ def migrate_command(
     - **parallel-track** runs both plans until the old rows have expired, and holds the new plan's output back.
     - **hybrid** runs both plans, the old one only for what the new one cannot answer yet.
     - **just-in-time** goes on with the new plan at once and completes its states key by key.
+    - **general-moving-state**, **general-parallel-track** and **general-hybrid** replace the whole pipeline, whatever
+      stands above its joins, and know nothing of its states. They are for every query, hopping ones included.
 
     A migration asked for while another one runs waits for it; just-in-time ones overlap.
 
@@ -166,7 +171,7 @@ def migrate_command(
     """
     held, status = running(checkpoint, reads_control=True)
     name = status["name"]
-    given = {"join": join, "budget": budget, "ordering": ordering, "output": output}
+    given = {"join": join, "budget": budget, "ordering": ordering, "output": output, "rows": rows}
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
     request = MigrationRequest.of(plan, strategy, options)

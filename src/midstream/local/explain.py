@@ -14,7 +14,7 @@ from midstream.model.time import format_duration
 from midstream.optimize.hopping.choose import costs, left_out
 from midstream.optimize.hopping.cost import Constants, cost
 from midstream.optimize.hopping.estimate import Sizes
-from midstream.optimize.migration_cost import MigrationForecast, forecast
+from midstream.optimize.migration_cost import MigrationForecast, forecast, forecast_black_boxes
 from midstream.plan.algebra import (
     Anti,
     Distinct,
@@ -67,9 +67,11 @@ def explain_migration(
     if family_of(plan).chosen_by_cost:
         known = _known(plan, streams, statistics)
         target = migrated(plan, request, known)
-        return _explain_hop_migration(plan, target, known, load_constants()), target, None
+        lines = _explain_hop_migration(plan, target, known, load_constants(), request)
+        return "\n".join(lines), target, None
     target = request.target(plan)
-    found = forecast(plan, target, gather(plan.query, streams) or Statistics(), request.checked(plan).strategy)
+    known = gather(plan.query, streams) or Statistics()
+    found = forecast(plan, target, known, request.checked(plan).strategy, request.rows)
     return str(found), target, found
 
 
@@ -169,12 +171,21 @@ def _all(conjuncts: Sequence[Expr]) -> str:
     return " AND ".join(map(str, conjuncts))
 
 
-def _explain_hop_migration(running: Plan, target: Plan, statistics: Statistics, constants: Constants) -> str:
+def _explain_hop_migration(
+    running: Plan, target: Plan, statistics: Statistics, constants: Constants, request: MigrationRequest
+) -> list[str]:
     """Say what going on with another plan at a hop would find and cost."""
     held = {rel for rel, mode in _operators(running) if mode[0] == "D"}
     lines = [f"From {running}", f"To   {target}"]
     if running == target:
-        return "\n".join([*lines, "The same plan: nothing happens."])
+        return [*lines, "The same plan: nothing happens."]
+    if request.general:
+        lines += [
+            f"  {s.strategy}: output is {s.output}; over {s.ends}" if s.output.startswith("steady")
+            else f"  {s.strategy}: output {s.output}"
+            for s in forecast_black_boxes(running, target, statistics, request.rows)
+        ]  # fmt: skip
+        return [*lines, "No answer is lost or given twice."]
     for rel, mode in _operators(target):
         if mode[0] == "C":
             state = "holds the last answer, computed from the windows" if mode == "CIDO" else "holds nothing"
@@ -190,8 +201,7 @@ def _explain_hop_migration(running: Plan, target: Plan, statistics: Statistics, 
     if running.query.every_us != target.query.every_us:
         hops = [format_duration(p.query.every_us) for p in (running, target)]
         lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")
-    lines.append("It takes effect at a hop, after its answer; no answer is delayed, lost or given twice.")
-    return "\n".join(lines)
+    return [*lines, "It takes effect at a hop, after its answer; no answer is delayed, lost or given twice."]
 
 
 def _operators(plan: Plan) -> list[tuple[Rel, str]]:

@@ -41,6 +41,8 @@ class MigrationRecord(Progress):
     """Rows from before the position that the new plan of a general strategy took in."""
     rows_new: int = 0
     """Rows from there on that it took in before it answered."""
+    batches: int = 0
+    """Micro-batches at whose end it was under way."""
     predicted: dict[str, float] = field(default_factory=dict)
     """What was expected of a general strategy when it started."""
 
@@ -71,7 +73,9 @@ SUMMED = (
     "states_completed", "entries_completed", "entries_demoted", "keys_attempted", "rows_buffered",
     "predicate_evaluations", "rows_old", "rows_new",
 )  # fmt: skip
-LARGEST = ("start_ms", "longest_gap_us", "output_delay_us")
+LARGEST = ("start_ms", "longest_gap_us", "output_delay_us", "batches")
+SUMMED_UP = ("rows", "predicate_evaluations")
+"""Of what was predicted; of the rest the largest counts."""
 ORDER = (RUNNING, QUEUED, UNFINISHED, NOT_REACHED, SUPERSEDED, FINISHED, NO_OP, REFUSED)
 
 
@@ -83,6 +87,12 @@ def over_buckets(records: list[MigrationRecord]) -> MigrationRecord:
             setattr(out, name, getattr(out, name) + getattr(other, name))
         for name in LARGEST:
             setattr(out, name, max(getattr(out, name), getattr(other, name)))
+        out.predicted = {
+            name: value + other.predicted.get(name, 0)
+            if name in SUMMED_UP
+            else max(value, other.predicted.get(name, 0))
+            for name, value in out.predicted.items()
+        }
         out.state = min(out.state, other.state, key=ORDER.index)
         ends = (out.ended_us, other.ended_us)
         out.ended_us = None if None in ends else max(e for e in ends if e is not None)

@@ -13,6 +13,8 @@ DISTINCT = 100.0
 """Different values of an expression."""
 ROWS_PER_S = 1000.0
 """Rows of a stream in a second."""
+EVALUATIONS_PER_S = 20e6
+"""Predicate evaluations of sliding joins in a second, on the clock."""
 
 
 def rows_per_s(known: Statistics, scan: Scan) -> float:

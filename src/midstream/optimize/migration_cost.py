@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from midstream.model.statistics import Statistics
+from midstream.optimize import general_cost
+from midstream.optimize.general_cost import forecast_general, pause_s, spike_s, work_of
+from midstream.optimize.guesses import EVALUATIONS_PER_S
 from midstream.optimize.join_cost import JoinCost
 from midstream.plan.nodes import Join, Node, joins, steps
 from midstream.plan.plan import Plan
@@ -49,10 +52,13 @@ class MigrationForecast:
         return tuple(s for s in self.states if not s.matched)
 
 
-def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
-    """Say what a migration would find and cost."""
+def forecast(
+    running: Plan, target: Plan, stats: Statistics, chosen: str, rows: int, batch_s: float | None = None
+) -> MigrationForecast:
+    """Say what a migration would find and cost; `rows` is what general-hybrid may take in a micro-batch."""
+    general = forecast_black_boxes(running, target, stats, rows, batch_s)
     if target.query.takes_back:
-        return _forecast_difference(running, target, stats, chosen)
+        return _forecast_difference(running, target, stats, chosen, general)
     size = _Sizes(target, stats)
     have = {frozenset(j.aliases) for j in joins(running.layout)} | {frozenset([a]) for a in running.query.aliases}
     nodes: list[Node] = [c for j in joins(target.layout) for c in (j.left, j.right)]
@@ -69,18 +75,49 @@ def forecast(running: Plan, target: Plan, stats: Statistics, chosen: str) -> Mig
         StrategyForecast("parallel-track", 0.0, old_window, "the new plan's is held back to the end", lasts),
         StrategyForecast("hybrid", 0.0, 0.0 if nothing else old_window, "steady", "at once" if nothing else lasts),
         StrategyForecast("just-in-time", 0.0, filled, "steady", f"as keys are asked for, or {lasts}"),
+        *general,
     )
     return MigrationForecast(states, strategies, chosen)
 
 
-def _forecast_difference(running: Plan, target: Plan, stats: Statistics, chosen: str) -> MigrationForecast:
+def forecast_black_boxes(
+    running: Plan, target: Plan, stats: Statistics, rows: int, batch_s: float | None = None
+) -> tuple[StrategyForecast, ...]:
+    """Say what the general strategies would do, whatever the query."""
+    work = work_of(running, target, stats)
+    moving, track, hybrid = (
+        forecast_general(s, work, rows, batch_s)
+        for s in (general_cost.MOVING_STATE, general_cost.PARALLEL_TRACK, general_cost.HYBRID)
+    )
+    paused_s, after_s = pause_s(work, EVALUATIONS_PER_S), spike_s(work, EVALUATIONS_PER_S)
+    pauses = f"pauses while {work.old_rows:,.0f} old rows are taken in"
+    if paused_s is not None and after_s is not None:
+        pauses += f", about {paused_s:.2g} s, and {after_s:.2g} s to catch up"
+    reach = "when no old row matters" if track.lasts_s is None else f"after {track.lasts_s:g} s of event time"
+    return (
+        StrategyForecast(moving.strategy, moving.evaluations, moving.evaluations, pauses, "at once"),
+        StrategyForecast(track.strategy, 0.0, track.evaluations, "steady, of the old plan", reach),
+        StrategyForecast(
+            hybrid.strategy,
+            0.0,
+            hybrid.evaluations,
+            "steady, of the old plan",
+            f"after {hybrid.batches:,.0f} micro-batches",
+        ),
+    )
+
+
+def _forecast_difference(
+    running: Plan, target: Plan, stats: Statistics, chosen: str, general: tuple[StrategyForecast, ...]
+) -> MigrationForecast:
     """Say the same of a difference: no state holds more values than the window of its first stream has rows."""
     most = stats.window_rows.get(target.query.aliases[0])
     have = {frozenset(step.aliases) for step in steps(running.layout)}
     states = tuple(StateForecast(s.aliases, frozenset(s.aliases) in have, most) for s in steps(target.layout))
     filled = _sum(s.entries for s in states if not s.matched)
     ends = f"as values come and go, or {_lasts(target.query.sources[:1])}"
-    return MigrationForecast(states, (StrategyForecast(chosen, 0.0, filled, "steady", ends),), chosen)
+    own = StrategyForecast("just-in-time", 0.0, filled, "steady", ends)
+    return MigrationForecast(states, (own, *general), chosen)
 
 
 def _lasts(sources: Iterable[Source]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from midstream.engine.bucket.backlog import Backlog
 from midstream.engine.bucket.intake import Intake
 from midstream.engine.bucket.state import VersionState
+from midstream.engine.planning.gathering import statistics_of_rows
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Kept, RunSpec, VersionRun
 from midstream.migrate.general import FEED, Feed
@@ -31,6 +32,7 @@ from midstream.migrate.request import MigrationRequest, last_old_us
 from midstream.model.errors import MidstreamError
 from midstream.model.time import NEVER
 from midstream.operators.contract.execution import StateSize
+from midstream.optimize.general_cost import forecast_general, work_of
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
 
@@ -88,6 +90,9 @@ class Succession:
         self._clock_us = NEVER
         self._arrived = 0
         """Rows of this micro-batch."""
+        self._from_us: int | None = None
+        self._batches = 0
+        """Micro-batches since this was made, and the time the first of them came to."""
         self._tested = self._flips = 0
         """What runs have counted that are gone, less what the one that answers had when it took over."""
         self._phase = "steady"
@@ -180,7 +185,13 @@ class Succession:
         """Do what can be done between micro-batches: what answers comes first."""
         self.run.work()
         under = self._under
-        if under is None or under.feed.at_once or self._clock_us == NEVER:
+        if self._clock_us != NEVER:
+            self._from_us = self._clock_us if self._from_us is None else self._from_us
+            self._batches += 1
+        if under is None or self._clock_us == NEVER:
+            return
+        under.record.batches += 1
+        if under.feed.at_once:
             return
         if under.backlog is None:
             under.backlog = Backlog({a: rows.since(under.fed_us) for a, rows in self._held().items()})
@@ -229,6 +240,7 @@ class Succession:
             return
         record.state = RUNNING
         asked = replace(asked, plan=write_plan(target))
+        record.predicted = self._predicted(request, target)
         bound_us = last_old_us(target, position_us)
         if bound_us is not None:
             bound_us = target.query.next_answer_us(bound_us + target.query.timed_us)
@@ -244,6 +256,15 @@ class Succession:
             self._feed(under, {}, position_us)
         record.start_ms = (time.perf_counter() - started) * 1000
         self._see()
+
+    def _predicted(self, request: MigrationRequest, target: Plan) -> dict[str, float]:
+        """Return what the migration is expected to take, by the rows that are held."""
+        known = statistics_of_rows(target.query, self._held())
+        work = work_of(self.run.plan, target, known)
+        batch_s = None
+        if self._from_us is not None and self._batches > 1:
+            batch_s = (self._clock_us - self._from_us) / (self._batches - 1) / 1e6
+        return forecast_general(request.strategy, work, request.rows, batch_s).counts
 
     def _held(self) -> dict[str, Rows]:
         """Return the rows from which a run can be built that is in the state of the one that answers."""
