@@ -31,6 +31,8 @@ class Clique:
     warm_up_windows: int = 5
     after_windows: float = 1.2
     join: str = "nested-loop"
+    median_s: int = 0
+    """A median of the results of the last so many seconds stands above the joins; 0: none does."""
 
     @property
     def names(self) -> str:
@@ -53,7 +55,10 @@ class Clique:
         pairs = " AND ".join(f"{x}.k = {y}.k" for x, y in combinations(self.names, 2))
         schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
         catalog = [StreamSchema(x, schema, "ts") for x in self.names]
-        return make_plan(parse_query(f"SELECT a.k AS k FROM {sources} WHERE {pairs}", catalog), tree, self.join)
+        sql = f"SELECT a.k AS k FROM {sources} WHERE {pairs}"
+        if self.median_s:
+            sql = f"SELECT MEDIAN(k) AS k, COUNT(*) AS n FROM ({sql}) [RANGE {self.median_s} SECONDS SLIDE 1 SECOND]"
+        return make_plan(parse_query(sql, catalog), tree, self.join)
 
     def batches(self, seed: int) -> tuple[list[dict[str, Rows]], list[dict[str, Rows]]]:
         """Return the micro-batches of one second each: those before the change, those from then on."""

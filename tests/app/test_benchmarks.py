@@ -23,6 +23,7 @@ SMALL: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
     "nexmark_text": (1, {"nexmark_text": {"ROWS_PER_SECOND": 300, "POOL": 80, "WARM_UP_S": 1}}),
     "jisc": (0.1, {"jisc": {"SETS": ((4, "uniform", 1.0, 2), (3, "even", 1.0, 1))}}),
     "hybmig": (12, {}),
+    "general": (12, {"general": {"RATES": (0.4, 1.0)}}),
     "change": (2, {"change": {"SIZES": (40,), "STUDY_TURNS": 1, "TURNS": 1, "WARM_UP_S": 2, "MEASURED_S": 2}}),
 }
 """Seconds, and constants of its modules."""
@@ -119,7 +120,7 @@ def test_a_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = check(name, *SMALL[name], monkeypatch)
     same = [v for v in result.get("verdicts", ()) if "same results" in v["requirement"]]
     assert all(v["holds"] for v in same), same
-    if name in ("jisc", "hybmig"):
+    if name in ("jisc", "hybmig", "general"):
         assert same
 
 

@@ -88,7 +88,8 @@ def forecast_general(strategy: str, work: Work, rows_a_batch: int, batch_s: floa
         rows = None if lasts_s is None else work.rows_per_s * lasts_s
         return GeneralForecast(strategy, rows, _both(work, lasts_s), lasts_s)
     batches = max(1, ceil(work.old_rows / rows_a_batch))
-    lasts_s = None if batch_s is None else batches * batch_s
+    # It begins somewhere in a micro-batch, and ends with one.
+    lasts_s = None if batch_s is None else (batches - 0.5) * batch_s
     rows = None if lasts_s is None else work.old_rows + work.rows_per_s * lasts_s
     evaluations = None
     if lasts_s is not None and work.fill is not None and work.old_per_s is not None and work.new_per_s is not None:

@@ -24,6 +24,8 @@ FEWEST = 2_000
 """Rows that values are counted in when a window holds fewer."""
 COMMON = 64
 """Values of a key that are counted one by one."""
+MOST_HELD = 4096
+"""The same of rows that a query holds: they may be few, and say little of values that they do not have."""
 PAIRED = 250
 """Rows of each side that conditions between two streams are tried on."""
 
@@ -34,15 +36,21 @@ def statistics_of_rows(query: Query, rows: Mapping[str, Rows]) -> Statistics:
     if missing:
         return Statistics()
     counts = {alias: len(mine) for alias, mine in rows.items()}
-    return Gathering(query, lambda alias, _names: rows[alias], counts).statistics()
+    return Gathering(query, lambda alias, _names: rows[alias], counts, MOST_HELD).statistics()
 
 
 class Gathering:
     """The rows of a query's streams, read once: of one that hops all columns, of another those in conditions."""
 
-    def __init__(self, query: Query, first: Callable[[str, list[str]], Rows], counts: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        query: Query,
+        first: Callable[[str, list[str]], Rows],
+        counts: Mapping[str, int],
+        common: int = COMMON,
+    ) -> None:
         """`first` returns the first rows of an alias, in order, with some columns; `counts` says how many there are."""
-        self.query, self._first, self._counts = query, first, counts
+        self.query, self._first, self._counts, self._common = query, first, counts, common
         self.filters: Mapping[str, Sequence[Expr]] = dict.fromkeys(query.aliases, ())
         self.members: dict[str, dict[int, Expr]] = {a: {} for a in query.aliases}
         self.conditions: dict[str, Expr] = {}
@@ -81,9 +89,9 @@ class Gathering:
             stats.passing[alias] = float(passed.mean()) if len(passed) else 1.0
             samples[alias] = sample = sample.take(np.flatnonzero(passed))
             for group, member in self.members[alias].items():
-                stats.values[group, alias] = _values(evaluate(member, len(sample), _columns(sample)))
+                stats.values[group, alias] = _values(evaluate(member, len(sample), _columns(sample)), self._common)
             for name in self.counted[alias]:
-                values = stats.common[alias, name] = _values(rows.columns[name])
+                values = stats.common[alias, name] = _values(rows.columns[name], self._common)
                 stats.distinct[alias, name] = values.distinct
         for text, condition in self.conditions.items():
             if len(aliases(condition)) == 2:
@@ -154,13 +162,13 @@ def _passing(conjuncts: Sequence[Expr], rows: int, column: ColumnOf) -> npt.NDAr
     return passed
 
 
-def _values(array: pa.Array) -> Values:
+def _values(array: pa.Array, common_values: int) -> Values:
     """Count the values of an array."""
     if not len(array) or pa.types.is_null(array.type):
         return Values(1.0, {}, 0.0)
     counts = pc.value_counts(array.drop_null())
     many, number = counts.field("counts").to_numpy(), len(counts)
-    top = np.argsort(-many, kind="stable")[:COMMON]
+    top = np.argsort(-many, kind="stable")[:common_values]
     values = counts.field("values")
     common = {_value(values[int(k)]): float(many[k]) / len(array) for k in top}
     return Values(float(max(number, 1)), common, float(many.sum() - many[top].sum()) / len(array))
