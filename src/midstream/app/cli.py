@@ -136,7 +136,7 @@ def _check_options(
 
 
 def _explain_migration(rehearsal: Rehearsal, chosen: Plan, asked: MigrationRequest) -> None:
-    text, target, forecast = explain_migration(chosen, asked, rehearsal.streams)
+    text, target, forecast = explain_migration(chosen, asked, rehearsal.streams, batch_us=rehearsal.scenario.batch_us)
     if forecast is None:
         print(text)
     else:

@@ -72,6 +72,15 @@ def _gap(record: dict[str, Any]) -> str:
     return f"{record['longest_gap_us'] / 1e6:g} s" if record["longest_gap_us"] else ""
 
 
+def _rows(record: dict[str, Any]) -> str:
+    """Say how many rows a black box has had, and how many were expected."""
+    if not record.get("predicted"):
+        return ""
+    expected = record["predicted"].get("rows")
+    said = "" if expected is None else f" ({expected:,.0f} expected)"
+    return f"{record['rows_old']:,}, {record['rows_new']:,}{said}"
+
+
 FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "strategy": lambda r: str(r["strategy"]),
     "state": lambda r: str(r["state"]),
@@ -80,6 +89,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "states matched, of them moved": lambda r: f"{r['states_matched']}, {r['states_moved']}",
     "states incomplete, completed": lambda r: f"{r['states_incomplete']}, {r['states_completed']}",
     "entries completed": lambda r: f"{r['entries_completed']:,}",
+    "old rows, new rows through the new plan": _rows,
     "rows held back": lambda r: f"{r['rows_buffered']:,}",
     "predicate evaluations": lambda r: f"{r['predicate_evaluations']:,}",
     "switch took": lambda r: f"{r['start_ms']:.1f} ms",

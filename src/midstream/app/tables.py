@@ -49,4 +49,5 @@ def print_records(
     console.print(table, highlight=False)
     for record in records:
         if record.get("reason"):
-            console.print(f"{refused(record)} was refused: {record['reason']}", highlight=False)
+            word = "superseded" if record.get("state") == "superseded" else "refused"
+            console.print(f"{refused(record)} was {word}: {record['reason']}", highlight=False)

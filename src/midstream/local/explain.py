@@ -59,8 +59,9 @@ def explain_migration(
     request: MigrationRequest,
     streams: Sequence[RecordedStream] = (),
     statistics: Statistics | None = None,
+    batch_us: int | None = None,
 ) -> tuple[str, Plan, MigrationForecast | None]:
-    """Say what a migration would find and cost, before anything happens.
+    """Say what a migration would find and cost, before anything happens; `batch_us` is how wide micro-batches are.
 
     Return that as people read it, the plan it would go to, and a forecast of its strategies where there are several.
     """
@@ -71,7 +72,8 @@ def explain_migration(
         return "\n".join(lines), target, None
     target = request.target(plan)
     known = gather(plan.query, streams) or Statistics()
-    found = forecast(plan, target, known, request.checked(plan).strategy, request.rows)
+    batch_s = None if batch_us is None else batch_us / 1e6
+    found = forecast(plan, target, known, request.checked(plan).strategy, request.rows, batch_s)
     return str(found), target, found
 
 

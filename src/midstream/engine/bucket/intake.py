@@ -215,7 +215,7 @@ def inside(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:
     if isinstance(window, RowsWindow):
         later = rows.times >= expiry.before_us
         return rows.where(later | last_of_each(rows, window, ~later))
-    return rows if expiry.now_us is None else rows.since(expiry.now_us - window.width_us)
+    return rows if expiry.now_us is None else rows.since(max(expiry.now_us - window.width_us, NEVER))
 
 
 def needed(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:

@@ -92,12 +92,12 @@ class Planner:
         row = f"{control['id']}-plan"
         if self._log.read(row) is not None:
             self._note(row)
-            return MigrationRecord.of(request, MOVING_STATE)
+            return MigrationRecord.of(request, request.strategy if request.general else MOVING_STATE)
         return self.ask(request, row)
 
     def ask(self, request: MigrationRequest, row: str | None = None) -> MigrationRecord:
         """Plan a migration and send it, or refuse to; return its record so far."""
-        record = MigrationRecord.of(request, MOVING_STATE)
+        record = MigrationRecord.of(request, request.strategy if request.general else MOVING_STATE)
         try:
             self._send(request, self.planned(request), row)
         except MidstreamError as error:

@@ -45,8 +45,9 @@ def check_hop_request(request: MigrationRequest) -> None:
     if request.strategy not in (AUTO, MOVING_STATE) and not request.general:
         raise refuse("migration of hops", what=f"strategy {request.strategy}")
     plain = MigrationRequest(request.plan)
-    for name, strategies in OPTIONS.items():
-        if getattr(request, name) != getattr(plain, name) and strategies != (GENERAL_HYBRID,):
+    for name in OPTIONS:
+        able = name == "rows" and request.strategy == GENERAL_HYBRID
+        if getattr(request, name) != getattr(plain, name) and not able:
             raise refuse("migration of hops", what=f"option '{name}'")
 
 

@@ -19,7 +19,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import refill, resume
 from midstream.migrate.warm import load_kernels
 from midstream.model.batch import Arrival, Results
-from midstream.model.time import FOREVER
+from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import build
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.json import own_aggregates, read_plan, write_plan
@@ -294,7 +294,7 @@ class SlidingRun(VersionRun):
         if not timed_us or now_us is None:
             return Expiry(now_us, FOREVER)
         # What windows of time over the joins hold comes from rows that have left the joins. Some may be to close yet.
-        from_us = min(now_us, migrator.pipeline.clock_us) - timed_us
+        from_us = max(min(now_us, migrator.pipeline.clock_us) - timed_us, NEVER)
         return Expiry(from_us, from_us)
 
     def export(self) -> Any:
