@@ -99,6 +99,34 @@ def test_a_running_query_is_migrated_by_the_engine_and_from_another_process(tmp_
         again.stop()
 
 
+MEDIANS = f"""SELECT k, MEDIAN(vc) AS m, COUNT(*) AS n FROM (
+  SELECT a.k AS k, c.v AS vc FROM {LIVE.partition(" FROM ")[2]}) [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k"""
+
+
+def test_a_running_pipeline_is_replaced_whole(tmp_path: Path, spark) -> None:
+    streams = write_streams(tmp_path, "abc", seconds=0.5, batches=BATCHES)
+    engine = ms.Engine(spark)
+    for name in "abc":
+        reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
+        engine.stream(name, reader.parquet(str(tmp_path / "in" / name)), time="ts")
+    query = engine.query(MEDIANS, name="medians", plan="((a b) c)")
+    run = query.start(tmp_path / "out", tmp_path / "checkpoint", buckets=2)
+    try:
+        wait_for(lambda: run.status().get("rows_in", 0) > 1500)
+        first = run.migrate("(a (b c))", "general-hybrid", rows=300)
+        second = run.migrate("((a c) b)", "general-moving-state")
+        hybrid, moving = (run.wait_for_migration(asked, 300) for asked in (first, second))
+        assert (hybrid["state"], moving["state"]) == ("finished", "finished")
+        assert hybrid["rows_old"] > 300
+        assert hybrid["batches"] > 1
+        assert moving["predicted"]["rows"] > 0
+        wait_for(lambda: run.status()["rows_in"] + run.status()["last_batch"]["waiting"] >= BATCHES * 900)
+        assert run.status()["plan"] == "((a c) b)"
+    finally:
+        run.stop(drain=True)
+    assert written_rows(tmp_path) == expected_rows(streams, MEDIANS)
+
+
 def midstream(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from midstream.app.cli import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

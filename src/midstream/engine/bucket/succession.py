@@ -216,7 +216,9 @@ class Succession:
             request = self._queue[0].request
             if not request.general:
                 asked = self._queue.pop(0)
-                self.run.migrate(asked.request, asked.plan, asked.row)
+                # It has waited: it takes effect here, or later.
+                at_us = max(self._state.released_us, NEVER if request.at_us is None else request.at_us)
+                self.run.migrate(replace(request, at_us=at_us), asked.plan, asked.row)
                 self.run.take({}, self._state.released_us, self._clock_us)
             elif request.at_us is not None and request.at_us > reached_us:
                 return
