@@ -50,7 +50,7 @@ class Asked:
 
 
 @dataclass
-class Under:
+class Replacement:
     """A general migration under way."""
 
     asked: Asked
@@ -84,15 +84,16 @@ class Succession:
         self._intake = intake
         self._state = state
         self._queue: list[Asked] = []
-        self._under: Under | None = None
+        self._under: Replacement | None = None
         self._over: list[MigrationRecord] = []
         """General migrations that have ended in this micro-batch."""
         self._clock_us = NEVER
         self._arrived = 0
         """Rows of this micro-batch."""
-        self._from_us: int | None = None
         self._batches = 0
-        """Micro-batches since this was made, and the time the first of them came to."""
+        """Micro-batches since this was made."""
+        self._from_us: int | None = None
+        """The time the first of them came to."""
         self._tested = self._flips = 0
         """What runs have counted that are gone, less what the one that answers had when it took over."""
         self._phase = "steady"
@@ -200,7 +201,7 @@ class Succession:
         self._see()
         self._start()
 
-    def _feed(self, under: Under, rows: dict[str, Rows], upto_us: int) -> None:
+    def _feed(self, under: Replacement, rows: dict[str, Rows], upto_us: int) -> None:
         """Let the coming run have rows; what it answers nobody wants."""
         under.coming.take(rows, upto_us, self._clock_us)
         under.coming.begin_batch()
@@ -272,7 +273,7 @@ class Succession:
         """Return the rows from which a run can be built that is in the state of the one that answers."""
         return self._intake.held(self.run.expiry(self._state.released_us))
 
-    def _drain(self, under: Under, upto_us: int) -> None:
+    def _drain(self, under: Replacement, upto_us: int) -> None:
         """Let the coming run have all that waits for it."""
         assert under.backlog is not None, "rows wait for it"
         while under.fed_us < upto_us:
@@ -281,18 +282,18 @@ class Succession:
 
     def _beside(
         self, asked: Asked, record: MigrationRecord, target: Plan, position_us: int, bound_us: int | None
-    ) -> Under:
+    ) -> Replacement:
         """Return a migration with a coming run that has had no row."""
         coming = type(self.run).rebuild(self._version, target, self._spec, Kept())
         coming.trace(self._traced)
-        under = Under(asked, record, coming, position_us, position_us, bound_us)
+        under = Replacement(asked, record, coming, position_us, position_us, bound_us)
         first_us = position_us
         if under.feed.seeded:
             first_us = min([position_us, *(int(rows.times[0]) for rows in self._held().values() if len(rows))])
         coming.begin_beside(self.run, first_us)
         return under
 
-    def _account(self, under: Under) -> None:
+    def _account(self, under: Replacement) -> None:
         """Note what all runs have tested when a migration begins, or goes on."""
         self._tested_before = self.tested - under.record.predicate_evaluations
 
@@ -379,7 +380,7 @@ class Succession:
         self._clock_us = plain["clock_us"]
         if coming is not None:
             run = type(self.run).adopt(self._version, self._spec, coming, plain["coming"])
-            self._under = Under(asked, record, run, plain["position_us"], plain["fed_us"], plain["bound_us"])
+            self._under = Replacement(asked, record, run, plain["position_us"], plain["fed_us"], plain["bound_us"])
         else:
             assert asked.plan is not None, "its plan was written down when it started"
             target = read_plan(asked.plan, own_aggregates(self.run.plan.query.root))
