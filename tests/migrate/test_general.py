@@ -43,6 +43,15 @@ def test_what_counts_from_the_start_goes_on_counting(strategy: str, sql: str) ->
     assert plain.table().num_rows > 5
 
 
+@pytest.mark.parametrize("strategy", GENERAL)
+def test_it_takes_effect_at_its_position(strategy: str) -> None:
+    run = started(JOIN)
+    run.advance(until=4_150_000)
+    run.migrate("(a (b c))", strategy)
+    assert run.migrations()[0]["position_us"] == run.migrations()[0]["asked_us"]
+    run.finish()
+
+
 def test_others_wait_for_their_turn() -> None:
     run = started(JOIN)
     run.advance(until=3_000_000)

@@ -169,6 +169,11 @@ class Succession:
             (us for us in stops if us is not None and self._state.released_us < us < reached_us), default=upto_us
         )
 
+    def begin(self) -> None:
+        """Start what has been asked for since rows were last taken in, where that is due here."""
+        if self._clock_us != NEVER:
+            self._start()
+
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
         """Take in the rows below a time, all there are; time itself has come to `clock_us`."""
         self.run.take(rows, upto_us, clock_us)

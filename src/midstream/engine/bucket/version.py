@@ -116,6 +116,7 @@ class VersionInBucket:
 
         Rows before `count_from_us` were counted in another version.
         """
+        self._succession.begin()
         stop_us = None
         while stop_us is None or stop_us < upto_us:
             stop_us = self._succession.stop_us(upto_us, clock_us)
