@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from midstream.app import bench as benches
-from midstream.app import change_commands, spark_commands
+from midstream.app import change_commands, deploy_commands, spark_commands
 from midstream.app.changes import print_change_forecast
 from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
@@ -218,6 +218,9 @@ app.command("control")(change_commands.control_command)
 app.command("register")(change_commands.register_command)
 app.command("registered")(change_commands.registered_command)
 app.command("unregister")(change_commands.unregister_command)
+app.command("deploy", cls=deploy_commands.DeployCommand)(deploy_commands.deploy_command)
+app.command("rollback")(deploy_commands.rollback_command)
+app.command("versions")(deploy_commands.versions_command)
 app.command("demo")(spark_commands.demo_command)
 
 

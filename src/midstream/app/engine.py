@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from midstream.app.adopted import AdoptedBuild, AdoptedQuery
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
@@ -111,6 +112,18 @@ class Engine:
             frames = tuple(self._frames.values())
             return SparkQuery(name, planned, frames, self._plan, self._aggregates, self._spark)
         return PlannedQuery(name, planned, tuple(self._streams.values()), self._plan, self._aggregates)
+
+    def adopt(self, name: str, build: AdoptedBuild, builds: Sequence[AdoptedBuild] = ()) -> AdoptedQuery:
+        """Take in a streaming program of your own: `build(spark, streams)` returns a streaming DataFrame.
+
+        `streams` has the declared streams by name. `build` is a function or text `file.py:function`. A restart goes on
+        with the versions that ran; those that are functions are found among `build` and `builds`, by name.
+        """
+        if self._spark is None:
+            raise MidstreamError("engine.adopt runs programs of your own on Spark: make it with Engine(spark)")
+        if not self._frames:
+            raise MidstreamError("declare the streams first: engine.stream(name, frame, time=...)")
+        return AdoptedQuery(name, build, tuple(builds), tuple(self._frames.values()), self._spark)
 
     def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
         """Declare an aggregate written in Python: called with the values of a window that are not null."""

@@ -126,6 +126,19 @@ class Checkpoint(HeldFolder):
             raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
         return known
 
+    def identify_adopted(self, name: str, streams: Sequence[str]) -> dict[str, Any]:
+        """Write down that a program of the user's lives here, over which streams, or check that it is so."""
+        said = {"format": FORMAT, "name": name, "adopted": True, "streams": list(streams)}
+        known = self.known() or self._introduce(said)
+        if not known.get("adopted"):
+            raise MidstreamError(f"checkpoint {self.folder} belongs to another query; start with a new checkpoint")
+        if known.get("streams") != list(streams):
+            raise MidstreamError(
+                f"checkpoint {self.folder} has a journal of the streams {', '.join(known.get('streams', ()))}; declare "
+                "these, in this order, or start with a new checkpoint"
+            )
+        return known
+
     def _introduce(self, who: dict[str, Any]) -> dict[str, Any]:
         """Write down who the query is; return what is there. Of two that begin at once the first one counts."""
         document = document_bytes({**who, "id": self.world.names.new()})

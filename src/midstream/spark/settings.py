@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,6 +66,13 @@ def local_session(cores: int = 2, failures: int = 4) -> SparkSession:
 def with_settings(spark: SparkSession, buckets: int, rehearsal: bool = False) -> Iterator[None]:
     """Set what a starting query takes from its session, and put it back."""
     wanted = {**SETTINGS, **(REHEARSAL if rehearsal else {}), "spark.sql.shuffle.partitions": str(buckets)}
+    with held_settings(spark, wanted):
+        yield
+
+
+@contextmanager
+def held_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set some settings of a session, and put them back."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)

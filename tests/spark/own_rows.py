@@ -1,0 +1,103 @@
+"""Rows for programs of users: files that appear one by one, and what programs should make of them."""
+
+import datetime as dt
+import random
+import threading
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = "ts TIMESTAMP, k LONG, v LONG"
+NAMES = ("orders", "payments")
+Record = tuple[int, int, int]
+"""Time in microseconds, key, value."""
+DELAY_US = 2_000_000
+
+
+def draw(seed: int, files: int, each: int = 20) -> dict[str, list[list[Record]]]:
+    """Return the rows of each stream, file by file: a second each, out of order by less than the delay."""
+    rnd = random.Random(f"own {seed}")
+
+    def row(second: int, n: int) -> Record:
+        return 1_000_000 * (60 + second) + rnd.randrange(1_900_000), rnd.randrange(4), n
+
+    return {name: [[row(f, f * each + n) for n in range(each)] for f in range(files)] for name in NAMES}
+
+
+class Files:
+    """Writes files, a pair at a time: both streams in step."""
+
+    def __init__(self, folder: Path, drawn: dict[str, list[list[Record]]]) -> None:
+        self.folder, self.drawn = folder, drawn
+        self.count = len(drawn[NAMES[0]])
+        for name in NAMES:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.written = len(list((folder / NAMES[-1]).glob("*.parquet")))
+
+    def write(self, upto: int) -> None:
+        for number in range(self.written, min(upto, self.count)):
+            for name in NAMES:
+                self._write(name, number)
+            self.written = number + 1
+
+    def write_slowly(self, seconds: float) -> threading.Thread:
+        """Write the others, one after the other, meanwhile."""
+
+        def work() -> None:
+            while self.written < self.count:
+                self.write(self.written + 1)
+                threading.Event().wait(seconds)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
+    def _write(self, name: str, number: int) -> None:
+        ts, k, v = zip(*self.drawn[name][number], strict=True)
+        times = pa.array([dt.datetime.fromtimestamp(t / 1e6, dt.UTC) for t in ts], pa.timestamp("us", "UTC"))
+        table = pa.table({"ts": times, "k": pa.array(k, pa.int64()), "v": pa.array(v, pa.int64())})
+        file = self.folder / name / f"{number:05d}.parquet"
+        pq.write_table(table, file.with_name(f".{file.name}"))
+        file.with_name(f".{file.name}").rename(file)
+
+
+def rows(drawn: dict[str, list[list[Record]]], name: str) -> list[Record]:
+    return [row for file in drawn[name] for row in file]
+
+
+def totals(drawn: dict[str, list[list[Record]]], width_us: int = 5_000_000) -> Counter[tuple[Any, ...]]:
+    """Return the windows that close: those that end no later than the last row less the delay."""
+    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for ts, k, v in rows(drawn, "orders"):
+        found[(ts // width_us * width_us, k)].append(v)
+    mark = max(ts for ts, _, _ in rows(drawn, "orders")) // 1000 * 1000 - DELAY_US
+    return Counter(
+        (dt.datetime.fromtimestamp(start / 1e6, dt.UTC), k, len(v), sum(v))
+        for (start, k), v in found.items()
+        if start + width_us <= mark
+    )
+
+
+def paid(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        (k, v, w)
+        for ts, k, v in rows(drawn, "orders")
+        for at, key, w in rows(drawn, "payments")
+        if key == k and 0 <= at - ts <= 3_000_000
+    )
+
+
+def numbered(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+    each = Counter(k for _, k, _ in rows(drawn, "orders"))
+    return Counter((k, n) for k, count in each.items() for n in range(1, count + 1))
+
+
+def scaled(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+    return Counter((k * 10, v) for _, k, v in rows(drawn, "orders"))
+
+
+def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for row in table.to_pylist())

@@ -1,0 +1,198 @@
+"""Programs of users on Spark, adopted and replaced while they run: the output shows nothing of it."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from spark import own_rows
+from spark.own_rows import NAMES, SCHEMA, Files, bag, draw
+
+import midstream as ms
+from midstream.model.errors import MidstreamError
+
+pytestmark = pytest.mark.spark
+
+PROGRAMS = Path(__file__).with_name("own_programs.py")
+FAST = {"processingTime": "100 milliseconds"}
+
+
+def program(name: str) -> str:
+    return f"{PROGRAMS}:{name}"
+
+
+def adopt(spark: Any, folder: Path, build: Any, **more: Any) -> Any:
+    """Start a program over files that appear in a folder."""
+    engine = ms.Engine(spark)
+    for name in NAMES:
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        engine.stream(name, reader.parquet(str(folder / "in" / name)), time="ts")
+    return engine.adopt("own", build).start(folder / "out", folder / "checkpoint", trigger=FAST, **more)
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+
+
+def finish(run: Any, drawn: Any) -> None:
+    """Wait until everything has been read and answered, and time has gone on; stop."""
+    total = sum(len(file) for name in NAMES for file in drawn[name])
+
+    def over() -> bool:
+        if not run._watch.is_alive():
+            run.wait()
+        status = run.status()
+        return status["rows_in"] == total and run._journal.ticked and status["published"] == run._journal.last
+
+    wait_until(over)
+    run.stop()
+
+
+@pytest.fixture
+def narrow(spark: Any) -> Any:
+    """Two partitions in shuffles, as on a machine of two cores."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+CASES = [
+    ("totals", {"strategy": "general-hybrid", "history": "9 seconds", "verify": True, "segments": 3}),
+    ("paid", {"strategy": "general-parallel-track", "history": "7 seconds"}),
+    ("numbered", {"strategy": "general-moving-state"}),
+    ("scaled", {"strategy": "general-hybrid", "verify": "report", "segments": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "how"), CASES, ids=[name for name, _ in CASES])
+def test_a_rewritten_program_takes_over_under_load(narrow: Any, tmp_path: Path, name: str, how: dict[str, Any]) -> None:
+    drawn = draw(1, 24)
+    files = Files(tmp_path / "in", drawn)
+    files.write(8)
+    run = adopt(narrow, tmp_path, program(name))
+    wait_until(lambda: run.status().get("published", 0) >= 4)
+    writing = files.write_slowly(0.4)
+    identity = run.migrate(program(f"{name}_rewritten"), grace="1 second", **how)
+    record = run.wait_for_deployment(identity)
+    assert record is not None, run.status()
+    assert record["state"] in ("switched", "done"), record
+    assert record["differing"] == 0
+    writing.join()
+    finish(run, drawn)
+    out = bag(ms.read(tmp_path / "out"))
+    assert out == getattr(own_rows, name)(drawn)
+    status = run.status()
+    assert status["version"] == 2
+    assert [turn[0] for turn in status["turns"]] == [1, 2]
+    assert out.total() == status["rows_out"]
+
+
+def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) -> None:
+    drawn = draw(2, 40, each=8)
+    files = Files(tmp_path / "in", drawn)
+    files.write(8)
+    run = adopt(narrow, tmp_path, program("totals"))
+    writing = files.write_slowly(0.5)
+    said = []
+    for name, options in (
+        ("no_program", {}),
+        ("totals_crashing", {}),
+        ("totals_hanging", {"timeout": "4 seconds"}),
+        ("totals_wrong", {"verify": True, "segments": 4}),
+        ("paid", {}),
+    ):
+        record = run.wait_for_deployment(run.migrate(program(name), **options))
+        assert record is not None, name
+        said.append((record["state"], record["reason"]))
+    writing.join()
+    finish(run, drawn)
+    words = [
+        "no_such_column",
+        "no total is good enough",
+        "no further",
+        "its output differs: at segment",
+        "the output changes",
+    ]
+    for (state, reason), word in zip(said, words, strict=True):
+        assert state in ("rolled back", "refused")
+        assert word in reason
+    assert bag(ms.read(tmp_path / "out")) == own_rows.totals(drawn)
+    assert run.status()["turns"] == [[1, 1]]
+
+
+def test_another_meaning_from_a_known_position_on_and_back(narrow: Any, tmp_path: Path) -> None:
+    drawn = draw(3, 36, each=8)
+    files = Files(tmp_path / "in", drawn)
+    files.write(10)
+    run = adopt(narrow, tmp_path, program("totals"))
+    wait_until(lambda: run.status().get("published", 0) >= 8)
+    writing = files.write_slowly(0.3)
+    with pytest.raises(MidstreamError, match="out of sight"):
+        run.change(program("wider"), method="drain")
+    changed = run.wait_for_deployment(run.change(program("wider"), history="14 seconds"))
+    assert changed is not None
+    assert changed["state"] == "switched", changed
+    wait_until(lambda: run.status()["published"] >= changed["position"] + 6)
+    back = run.rollback()
+    wait_until(lambda: run.deployments()[-1]["state"] == "rolled back")
+    assert back
+    writing.join()
+    finish(run, drawn)
+    (_, first), (_, there), (_, again) = run.status()["turns"]
+    assert (first, there) == (1, changed["position"] + 1)
+    # Each segment has what its version would have answered to it, had it always run.
+    five, ten = own_rows.totals(drawn), own_rows.totals(drawn, 10_000_000)
+    out: dict[bool, Counter[tuple[Any, ...]]] = {True: Counter(), False: Counter()}
+    for file in sorted((tmp_path / "out").glob("batch-*.parquet")):
+        out[there <= int(file.stem.split("-")[1]) < again] += bag(pq.read_table(file))
+    assert out[True] <= ten
+    assert out[True]
+    assert out[False] <= five
+    assert out[False].total() < five.total()
+
+
+def here(spark: Any, streams: dict[str, Any]) -> Any:
+    """A function of this process."""
+    return streams["orders"].select("k", "v")
+
+
+def here_too(spark: Any, streams: dict[str, Any]) -> Any:
+    return streams["orders"].select(streams["orders"].k, streams["orders"].v)
+
+
+def test_a_restart_goes_on_with_the_version_that_answered(narrow: Any, tmp_path: Path) -> None:
+    drawn = draw(4, 12, each=5)
+    files = Files(tmp_path / "in", drawn)
+    files.write(4)
+    run = adopt(narrow, tmp_path, here)
+    record = run.wait_for_deployment(run.migrate(here_too, grace="0 seconds"))
+    assert record is not None
+    wait_until(lambda: [v["version"] for v in run.versions()] == [2])
+    run.stop()
+    files.write(8)
+    with pytest.raises(MidstreamError, match="here_too"):
+        adopt(narrow, tmp_path, here).wait(60)
+    run = adopt(narrow, tmp_path, here_too)
+    files.write(12)
+    finish(run, drawn)
+    assert bag(ms.read(tmp_path / "out")) == Counter((k, v) for _, k, v in own_rows.rows(drawn, "orders"))
+    with pytest.raises(MidstreamError, match="not running"):
+        run.rollback()
+
+
+def test_what_cannot_be_adopted_is_refused(narrow: Any, tmp_path: Path) -> None:
+    with pytest.raises(MidstreamError, match="Engine\\(spark\\)"):
+        ms.Engine().adopt("own", here)
+    with pytest.raises(MidstreamError, match="declare the streams"):
+        ms.Engine(narrow).adopt("own", here)
+    with pytest.raises(MidstreamError, match="whole answers"):
+        adopt(narrow, tmp_path, here, mode="complete")
+    with pytest.raises(MidstreamError, match="no function 'nothing'"):
+        adopt(narrow, tmp_path, program("nothing"))
