@@ -163,8 +163,8 @@ class Life:
 
     def _draw(self) -> list[Rows]:
         time, batches = 0, []
-        for _ in range(40):
-            time += self.rnd.randrange(4)
+        for _ in range(60):
+            time += self.rnd.randrange(1, 6)
             batches.append([(max(0, time - self.rnd.randrange(DELAY_US)), self.rnd.randrange(3)) for _ in range(3)])
         return batches
 
@@ -187,7 +187,10 @@ class Life:
         for _ in range(3000):
             self._ask(controls, journal)
             done = max(journal.head(journal.last).batch + 1 if journal.last else 0, 0)
-            if done < len(self.batches) and (not journal.last or gate.lag() < 2) and self.rnd.random() < 0.7:
+            # As on Spark, there are fewer segments while a version catches up.
+            under_way = gate.state.deployment is not None and gate.state.deployment.state in OPEN
+            share = 0.2 if under_way else 0.7
+            if done < len(self.batches) and (not journal.last or gate.lag() < 2) and self.rnd.random() < share:
                 journal.append(table_of(self.batches[done]), done)
             elif done >= len(self.batches) and (not journal.ticked or gate.waits_for_rows):
                 journal.tick()
@@ -303,7 +306,7 @@ def test_a_change_happens_at_one_position(seed: int) -> None:
 @pytest.mark.parametrize("build", ["crashes", "hangs", "no build", "wrong"])
 @pytest.mark.parametrize("seed", seeds(0, 16, quick=1))
 def test_a_version_that_is_no_good_changes_nothing(build: str, seed: int) -> None:
-    request = asked_for(build, verify="refuse", segments=8)
+    request = asked_for(build, verify="refuse", segments=1 if build == "wrong" else 3)
     life = Life(f"{build} {seed}", [(8, request)], faults_of(seed, 2), None).live()
     assert life.last["state"] == (REFUSED if build == "wrong" else ROLLED_BACK), life.last
     words = {"crashes": "crashed", "hangs": "no further", "no build": "cannot be built", "wrong": "differs: at segment"}
@@ -313,7 +316,7 @@ def test_a_version_that_is_no_good_changes_nothing(build: str, seed: int) -> Non
 
 
 def test_a_report_only_tells() -> None:
-    life = Life("report", [(8, asked_for("wrong", verify="report", segments=8))], [], None).live()
+    life = Life("report", [(8, asked_for("wrong", verify="report", segments=2))], [], None).live()
     assert life.last["state"] == DONE
     assert life.last["differing"] > 0
     assert "rows are extra" in life.last["difference"]

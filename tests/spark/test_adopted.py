@@ -13,6 +13,7 @@ from spark.own_rows import NAMES, SCHEMA, Files, bag, draw
 
 import midstream as ms
 from midstream.model.errors import MidstreamError
+from midstream.spark.settings import REHEARSAL, held_settings
 
 pytestmark = pytest.mark.spark
 
@@ -56,11 +57,9 @@ def finish(run: Any, drawn: Any) -> None:
 
 @pytest.fixture
 def narrow(spark: Any) -> Any:
-    """Two partitions in shuffles, as on a machine of two cores."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+    """A session with two partitions in shuffles, that starts no process for each file of a checkpoint."""
+    with held_settings(spark, {**REHEARSAL, "spark.sql.shuffle.partitions": "2"}):
+        yield spark
 
 
 CASES = [
@@ -109,7 +108,7 @@ def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) 
         ("paid", {}),
     ):
         record = run.wait_for_deployment(run.migrate(program(name), **options))
-        assert record is not None, name
+        assert record is not None, (name, run.status())
         said.append((record["state"], record["reason"]))
     writing.join()
     finish(run, drawn)

@@ -51,7 +51,9 @@ def deploy_command(
             help="Compare both outputs; a difference refuses the switch. With =report it only says what differs.",
         ),
     ] = NO,
-    segments: Annotated[int | None, typer.Option("--segments", help="How many micro-batches are compared (5).")] = None,
+    segments: Annotated[
+        int | None, typer.Option("--segments", help="How many micro-batches with rows are compared (5).")
+    ] = None,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="Roll back when it gets no further for so long ('2 minutes').")
     ] = None,

@@ -282,8 +282,9 @@ class Gate:
         now = deployment
         while now.compared < min(old.answered, new.answered) and now.compared < state.published:
             segment = now.compared + 1
-            found = difference(old.read(segment), new.read(segment))
-            now = replace(now, compared=segment)
+            before, after = old.read(segment), new.read(segment)
+            found = difference(before, after)
+            now = replace(now, compared=segment, with_rows=now.with_rows + (before.num_rows + after.num_rows > 0))
             if found is not None:
                 said = now.difference or f"at segment {segment} {found.sentence}"
                 now = replace(now, differing=now.differing + 1, difference=said)
@@ -292,7 +293,7 @@ class Gate:
                     return
         if now is not deployment:
             self._write(replace(self.state, deployment=now))
-        if now.compared - now.compare_after >= request.segments:
+        if now.with_rows >= request.segments:
             # What leaves is held for a moment, so that all of it has been compared.
             self._hold = self._hold if self._hold is not None else state.published
             if now.compared >= state.published:
@@ -388,11 +389,12 @@ class Gate:
         for entry in state.versions:
             if entry.first is not None:
                 self._folder(entry.number).forget(upto)
-        if self._keep_us is not None and self.journal.last >= self.journal.first:
-            fed = [self._folder(e.number).fed + 1 for e in state.versions if e.first is not None]
-            pending = any(entry.first is None for entry in state.versions)
-            if not pending:
-                self.journal.trim(min([self.journal.needed(self._keep_us), *fed]))
+        if self._keep_us is not None and all(entry.first is not None for entry in state.versions):
+            least = [self._folder(entry.number).fed + 1 for entry in state.versions]
+            if deployment is not None and deployment.state in BEFORE_SWITCH:
+                # Whether the history has passed is asked of the segment before its first.
+                least.append((state.entry(deployment.to_version).first or 1) - 1)
+            self.journal.trim(min([self.journal.needed(self._keep_us), *least]))
 
     @property
     def waits_for_rows(self) -> bool:
@@ -429,6 +431,8 @@ class Gate:
     def _write(self, state: GateState) -> None:
         self._log.write(state)
         self.state = state
+        if state.deployment is not None:
+            reach(f"deployment {state.deployment.state}")
 
     def _note_state(self) -> None:
         """Write into the events what became of a deployment; once, also over restarts."""

@@ -56,6 +56,8 @@ class Deployment:
     """Segments after this one are compared."""
     compared: int = 0
     """The last segment that was compared."""
+    with_rows: int = 0
+    """How many of them had rows."""
     differing: int = 0
     difference: str | None = None
     """The first difference that was found."""

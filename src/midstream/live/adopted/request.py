@@ -42,7 +42,7 @@ class DeployRequest:
     """How much of the journal the new version reads first; None: all of it, or nothing for a change."""
     verify: str = NO
     segments: int = 5
-    """How many segments are compared."""
+    """How many segments with rows are compared."""
     timeout_us: int = 120_000_000
     """The new version is rolled back when it gets no further for so long."""
     grace_us: int = 600_000_000
