@@ -1,5 +1,6 @@
 """Programs of users on Spark, adopted and replaced while they run: the output shows nothing of it."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from spark import own_rows
 from spark.own_rows import NAMES, SCHEMA, Files, bag, draw
 
 import midstream as ms
+from midstream.app.cli import app
 from midstream.model.errors import MidstreamError
 from midstream.spark.settings import REHEARSAL, held_settings
 
@@ -34,7 +36,7 @@ def adopt(spark: Any, folder: Path, build: Any, **more: Any) -> Any:
     return engine.adopt("own", build).start(folder / "out", folder / "checkpoint", trigger=FAST, **more)
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 90.0) -> None:
+def wait_until(true: Callable[[], Any], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it takes too long"
@@ -96,8 +98,9 @@ def test_a_rewritten_program_takes_over_under_load(narrow: Any, tmp_path: Path, 
 def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) -> None:
     drawn = draw(2, 40, each=8)
     files = Files(tmp_path / "in", drawn)
-    files.write(8)
+    files.write(10)
     run = adopt(narrow, tmp_path, program("totals"))
+    wait_until(lambda: run.status().get("published", 0) >= 8)
     writing = files.write_slowly(0.5)
     said = []
     for name, options in (
@@ -126,7 +129,14 @@ def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) 
     assert run.status()["turns"] == [[1, 1]]
 
 
-def test_another_meaning_from_a_known_position_on_and_back(narrow: Any, tmp_path: Path) -> None:
+def command(*words: str) -> None:
+    """Run a command of the command line."""
+    assert app(list(words), standalone_mode=False) in (None, 0)
+
+
+def test_another_meaning_from_a_known_position_on_and_back(
+    narrow: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     drawn = draw(3, 36, each=8)
     files = Files(tmp_path / "in", drawn)
     files.write(10)
@@ -135,13 +145,26 @@ def test_another_meaning_from_a_known_position_on_and_back(narrow: Any, tmp_path
     writing = files.write_slowly(0.3)
     with pytest.raises(MidstreamError, match="out of sight"):
         run.change(program("wider"), method="drain")
-    changed = run.wait_for_deployment(run.change(program("wider"), history="14 seconds"))
-    assert changed is not None
+    place = str(tmp_path / "checkpoint")
+    command("deploy", place, program("wider"), "--change", "immediate", "--history", "14 seconds")
+    changed = run.deployments()[-1]
     assert changed["state"] == "switched", changed
+    assert f"version 2 from segment {changed['position'] + 1} on" in capsys.readouterr().out
     wait_until(lambda: run.status()["published"] >= changed["position"] + 6)
-    back = run.rollback()
-    wait_until(lambda: run.deployments()[-1]["state"] == "rolled back")
-    assert back
+    command("versions", place, "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [(v["version"], v["role"]) for v in told["versions"]] == [(1, "kept"), (2, "answers")]
+    command("versions", place)
+    assert "own_programs.py:wider" in capsys.readouterr().out
+    command("status", place)
+    with pytest.raises(MidstreamError, match="midstream deploy"):
+        command("migrate", place, "(a b)")
+    command("rollback", place)
+    assert "version 1 again" in capsys.readouterr().out
+    with pytest.raises(MidstreamError, match="no version to go back to"):
+        command("rollback", place)
+    with pytest.raises(MidstreamError, match="no function 'nothing'"):
+        command("deploy", place, program("nothing"))
     writing.join()
     finish(run, drawn)
     (_, first), (_, there), (_, again) = run.status()["turns"]

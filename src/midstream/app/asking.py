@@ -17,8 +17,11 @@ LOOK_S = 0.1
 Found = TypeVar("Found")
 
 
-def running(folder: Path, reads_control: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
-    """Return the checkpoint and the status of a query that runs, and reads what is asked of it if that matters."""
+def running(folder: Path, reads_control: bool = False, adopted: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
+    """Return the checkpoint and the status of a query that runs, and reads what is asked of it if that matters.
+
+    `adopted`: it may be a program of the user's, which takes deployments instead of migrations and changes.
+    """
     held = Checkpoint.existing(folder)
     status = held.read_status()
     if status["state"] != "running":
@@ -27,6 +30,10 @@ def running(folder: Path, reads_control: bool = False) -> tuple[Checkpoint, dict
         )
         raise MidstreamError(f"the query of {folder} is not running: {state}")
     status.setdefault("name", "the query")
+    if status.get("adopted") and not adopted:
+        raise MidstreamError(
+            f"{folder} has a program of your own: `midstream deploy` puts another version in its place"
+        )
     if reads_control and status.get("ends_by_itself"):
         raise MidstreamError(f"query '{status['name']}' ends by itself and reads no control while it runs")
     return held, status

@@ -190,7 +190,7 @@ def deployment_facts(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def adopted(checkpoint: Path) -> tuple[Checkpoint, dict[str, Any]]:
     """Return the checkpoint and the status of an adopted program that runs."""
-    held, status = running(checkpoint)
+    held, status = running(checkpoint, adopted=True)
     if not status.get("adopted"):
         raise MidstreamError(
             f"{checkpoint} has a query of Midstream's own: `midstream migrate` and `midstream change` are for those"

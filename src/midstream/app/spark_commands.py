@@ -91,8 +91,12 @@ def stop_command(
 
     Example: `midstream stop checkpoint/ --drain`
     """
-    held, status = running(checkpoint)
+    held, status = running(checkpoint, adopted=True)
     name = status["name"]
+    if drain and status.get("adopted"):
+        raise MidstreamError(
+            f"{name} is a program of your own: it has no rows that wait for Midstream; stop it without --drain"
+        )
     if drain and status.get("ends_by_itself"):
         raise MidstreamError(f"query '{name}' ends by itself and cannot be drained while it runs")
     held.controls.send(DRAIN if drain else STOP, run=status.get("run"))

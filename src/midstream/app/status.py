@@ -79,7 +79,8 @@ def ending(status: dict[str, Any]) -> str:
     """Write in a sentence where a query that has ended stands."""
     waiting = (status.get("last_batch") or {}).get("waiting", 0)
     kept = f"; {waiting:,} wait in the checkpoint for their time to come" if waiting else ""
-    return f"{status['rows_in']:,} rows in, {status['rows_out']:,} results out, {status['late']:,} late{kept}"
+    late = f", {status['late']:,} late" if "late" in status else ""
+    return f"{status['rows_in']:,} rows in, {status['rows_out']:,} results out{late}{kept}"
 
 
 def under_way(change: dict[str, Any]) -> str:
@@ -115,13 +116,28 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def adopted_figures(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what people want to know of a program of theirs, in order."""
+    named = [v["build"] for v in status.get("versions", []) if v["version"] == status.get("version")]
+    rows = [("version", " ".join([str(status.get("version", "")), *named])),
+            ("rows in", f"{status.get('rows_in', 0):,}"), ("results out", f"{status.get('rows_out', 0):,}"),
+            ("segments", f"{status.get('segment', 0):,}, {status.get('published', 0):,} answered")]  # fmt: skip
+    deployment = status.get("deployment")
+    if deployment:
+        rows.append(("deployment", f"of version {deployment['to_version']}: {deployment['state']}"))
+    return rows
+
+
 def facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     """Return all that people are told of a query, in order."""
     batch = status.get("last_batch") or {}
     phase = status.get("phase", "steady")
-    rows = [("plan", str(status.get("plan", "")) + (f"   {phase}" if phase != "steady" else ""))]
-    rows.append(("buckets", f"{status.get('buckets', '')} ({status.get('partitioning', '')})"))
-    rows += figures(status)
+    if status.get("adopted"):
+        rows = adopted_figures(status)
+    else:
+        rows = [("plan", str(status.get("plan", "")) + (f"   {phase}" if phase != "steady" else ""))]
+        rows.append(("buckets", f"{status.get('buckets', '')} ({status.get('partitioning', '')})"))
+        rows += figures(status)
     lag = lag_s(batch)
     if lag is not None and status["state"] == "running":
         rows.append(("behind the clock", span(lag)))
