@@ -91,6 +91,11 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
+def sources_of(place: Path, batch: int) -> int:
+    """Return how many sources a micro-batch that was planned reads."""
+    return _sources(place / "offsets" / str(batch))
+
+
 def _sources(file: Path) -> int:
     """Return of how many sources some offsets are."""
     return len(_lines(file, RESTORE)) - 1

@@ -97,6 +97,7 @@ class Gate:
         self._fleet.keep_only({entry.number for entry in self.state.versions})
         for entry in self.state.versions:
             self._fleet.start(entry)
+        self._answering = self._folder(self.state.active)
 
     def step(self) -> bool:
         """Go on as far as possible; return whether anything has happened."""
@@ -106,6 +107,7 @@ class Gate:
         self._feed()
         self._publish()
         self._forget()
+        self._answering = self._folder(self.state.active)
         return self.state is not before
 
     # Control
@@ -420,8 +422,8 @@ class Gate:
         return self._folder(number).answered
 
     def lag(self) -> int:
-        """Return how many segments the version that answers is behind the journal."""
-        return self.journal.last - self._folder(self.state.active).answered
+        """Return how many segments the version that answers is behind the journal; from any thread."""
+        return self.journal.last - self._answering.answered
 
     def _folder(self, number: int) -> VersionFolder:
         first = self.state.entry(number).first

@@ -29,6 +29,7 @@ from midstream.model.names import numbers_among
 from midstream.spark.adopted.tee import streams_of
 from midstream.spark.failure import sentence_of
 from midstream.spark.graph import ROCKSDB, arrow_schema
+from midstream.spark.offsets import sources_of
 from midstream.spark.query import SparkStream
 from midstream.spark.settings import held_settings
 
@@ -58,6 +59,8 @@ class SparkVersion:
         self.folder: VersionFolder | None = None
         self.stopped = False
         self._query: Any = None
+        self._is_checked = False
+        """It is known that it reads the journal alone."""
         self._begin, self._news = begin, news
         threading.Thread(target=self._run, name=f"midstream-version-{number}", daemon=True).start()
 
@@ -87,6 +90,10 @@ class SparkVersion:
         if folder is None or self.stopped:
             raise MidstreamError(f"version {self.number} is not running")
         segment = folder.begin(batch)
+        if not self._is_checked:
+            self._is_checked = True
+            if (count := sources_of(folder.spark, batch)) != 1:
+                raise MidstreamError(f"its program reads {count} sources: it may read streams through `streams` only")
         reach("version begun")
         rows = frame.toArrow()
         reach("version ran")
