@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all campaign simulate kills fuzz soak soak-spark fixture lint format cases demo replay-demo bench forks clean
+.PHONY: help setup check test test-all campaign simulate kills kills-deploy fuzz soak soak-spark fixture lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -32,6 +32,9 @@ campaign: .venv/.ready-dev ## Thousands of drawn scripts in which changes, migra
 kills: .venv/.ready-spark ## Live queries on Spark, killed at named points (SEEDS=0:20, RESUME=build/kills.jsonl)
 	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/spark/kill_campaign.py \
 	  --seeds $(or $(SEEDS),0:20) --resume $(or $(RESUME),build/kills.jsonl)
+
+kills-deploy: .venv/.ready-spark ## Adopted programs on Spark, their driver killed at 26 points of a deployment
+	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=src:tests:. $(BIN)/python tests/spark/adopted_kills.py
 
 fuzz: .venv/.ready-dev ## Tear and splice query texts until SECONDS are up; print those that bring a traceback (SECONDS=3600)
 	@PYTHONPATH=tests $(BIN)/python tests/lang/fuzz.py --seconds $(SECONDS)

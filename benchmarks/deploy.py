@@ -7,6 +7,7 @@ repeated, and the rows that all queries have read.
 """
 
 import itertools
+import resource
 import shutil
 import tempfile
 import threading
@@ -66,8 +67,9 @@ def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
                 shutil.rmtree(folder, ignore_errors=True)
             progress(step + 1, 3)
     work = {f"{name}_{key}": value for name, found in figures.items() for key, value in found.items()}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     parameters = {"rate": RATE, "seconds": length_s, "window_s": WINDOW_S, "delay_s": DELAY_S}
-    return {"rows_per_s": float(RATE), "peak_bytes": 0, **work, "parameters": parameters}
+    return {"rows_per_s": float(RATE), "peak_bytes": peak, **work, "parameters": parameters}
 
 
 def _measure(spark: Any, folder: Path, length_s: int, way: Any, name: str) -> dict[str, float]:

@@ -37,6 +37,7 @@ ON_SPARK: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
             }
         },
     ),
+    "deploy": (16, {"deploy": {"WARM_S": 6, "RATE": 100}}),
     "peers": (1, {"peers": {"SYSTEMS": "midstream"}}),
     "spark_migration": (1, {"spark_migration": {"WINDOW_S": 10, "STEADY": 1, "LASTS": 4}}),
     "spark_window10x": (50, {}),
