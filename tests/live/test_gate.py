@@ -21,6 +21,7 @@ from midstream.engine.world import World
 from midstream.live.adopted.gate import DEPLOY, ROLLBACK, Gate
 from midstream.live.adopted.gate_log import DONE, OPEN, REFUSED, ROLLED_BACK, SWITCHED, GateLog, VersionEntry
 from midstream.live.adopted.journal import Journal, JournalStream
+from midstream.live.adopted.progress import Progress
 from midstream.live.adopted.request import (
     GRACEFUL,
     IMMEDIATE,
@@ -184,6 +185,7 @@ class Life:
         fleet = SimulatedFleet(world, journal, self.kept)
         gate = Gate(world, GateLog(PLACE, world), controls, journal, fleet, self._publish, self._note, self.keep)
         gate.begin("build")
+        progress = Progress(gate, world)
         for _ in range(3000):
             self._ask(controls, journal)
             done = max(journal.head(journal.last).batch + 1 if journal.last else 0, 0)
@@ -201,6 +203,11 @@ class Life:
                 if self.rnd.random() < 0.8:
                     fleet.turn(number)
             gate.step()
+            progress.look()
+            said = json.loads(json.dumps(progress.to_dict())).get("deployment") or {}
+            assert 0 <= said.get("caught_up", 0) <= 1
+            assert (said.get("ends_in_s") or 0) >= 0
+            assert 0 <= progress.pace_s() <= 30
             for entry in gate.state.versions:
                 if entry.first is not None:
                     self.firsts[entry.number] = entry.first

@@ -437,7 +437,7 @@ class Gate:
             reach(f"deployment {state.deployment.state}")
 
     def _note_state(self) -> None:
-        """Write into the events what became of a deployment; once, also over restarts."""
+        """Write into the events what became of a deployment; a restart says it again."""
         deployment = self.state.deployment
         if deployment is not None and self._noted != (deployment.identity, deployment.state):
             self._noted = deployment.identity, deployment.state
