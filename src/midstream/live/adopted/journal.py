@@ -28,6 +28,8 @@ FORMAT = 1
 ENDING = ".parquet"
 STREAM = "stream"
 """The column that says of which stream a row is; its values are in the column of that stream."""
+MOST_HEADS = 10_000
+"""Heads that are remembered; others are read again when they are asked for."""
 _HEAD = b"midstream.segment"
 _DO = "restore it from a copy, or start with a new checkpoint"
 
@@ -119,6 +121,9 @@ class Journal:
         pq.write_table(table.replace_schema_metadata({_HEAD: json.dumps(head).encode()}), held)
         self._world.put(self.file(number), held.getvalue(), point=lambda: reach("segment pending"))
         self._heads[number] = said
+        if len(self._heads) > MOST_HEADS:
+            for older in sorted(self._heads)[: MOST_HEADS // 2]:
+                del self._heads[older]
         self.last, self._batch = number, batch
         reach("segment written")
         return number
