@@ -33,7 +33,7 @@ kills: .venv/.ready-spark ## Live queries on Spark, killed at named points (SEED
 	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=tests $(BIN)/python tests/spark/kill_campaign.py \
 	  --seeds $(or $(SEEDS),0:20) --resume $(or $(RESUME),build/kills.jsonl)
 
-kills-deploy: .venv/.ready-spark ## Adopted programs on Spark, their driver killed at 26 points of a deployment
+kills-deploy: .venv/.ready-spark ## Adopted programs on Spark, their driver killed at 25 points of a deployment
 	@JAVA_HOME="$$(tools/ensure-java --home)" PYTHONPATH=src:tests:. $(BIN)/python tests/spark/adopted_kills.py
 
 fuzz: .venv/.ready-dev ## Tear and splice query texts until SECONDS are up; print those that bring a traceback (SECONDS=3600)

@@ -63,7 +63,6 @@ LIVES = {
             "deployment comparing",
             "deployment comparing:2",
             "switch due",
-            "switched",
             "deployment switched",
             "deployment done",
         ],
@@ -84,7 +83,7 @@ LIVES = {
     "given up": Life(
         "totals",
         [migrate("totals_crashing"), migrate("totals_rewritten", at=6)],
-        ["deployment rolled back", "given up", "gate pending:4", "gate noted:9", "rows in the journal:3"],
+        ["deployment rolled back", "rows read:5", "gate pending:4", "gate noted:9", "rows in the journal:3"],
         "totals",
         turns=[1, 3],
     ),

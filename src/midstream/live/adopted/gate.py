@@ -309,7 +309,6 @@ class Gate:
         self._hold = None
         self._write(replace(self.state.with_turn(deployment.to_version, position + 1), deployment=after))
         self._folder(deployment.from_version).feed_up_to(None)
-        reach("switched")
 
     def _grace_is_over(self, deployment: Deployment) -> bool:
         """Return whether the old version may go: the new one has answered, and its time is up."""
@@ -325,7 +324,6 @@ class Gate:
         self._hold = None
         after = replace(deployment, state=as_, reason=why)
         self._write(replace(state.without(deployment.to_version), deployment=after))
-        reach("given up")
         self._fleet.stop(deployment.to_version)
         self._folder(deployment.from_version).feed_up_to(None)
 
@@ -334,7 +332,6 @@ class Gate:
         after = replace(deployment, state=ROLLED_BACK, reason=why)
         back = state.with_turn(deployment.from_version, state.published + 1).without(deployment.to_version)
         self._write(replace(back, deployment=after))
-        reach("gone back")
         self._fleet.stop(deployment.to_version)
 
     # Segments
