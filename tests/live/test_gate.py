@@ -119,6 +119,7 @@ class SimulatedFleet:
         if number not in self._folders or number in self.failures or number not in self.entries:
             return
         folder, build = self._folders[number], self.entries[number].build
+        folder.feed()
         batch, held = self._kept.get(number, (0, "{}"))
         if build == "hangs" or folder.first + batch > folder.fed:
             return

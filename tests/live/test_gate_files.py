@@ -91,6 +91,7 @@ def test_a_version_reads_one_segment_after_the_other(tmp_path: Path) -> None:
         folder.begin(1)
     assert folder.begin(0) == 2
     folder.answer(2, pa.table({"k": [1]}))
+    assert folder.feed()
     again = VersionFolder(tmp_path / "1", THIS_MACHINE, held, 2)
     assert (again.fed, again.answered) == (3, 2)
     again.answer(2, pa.table({"k": [9, 9]}))

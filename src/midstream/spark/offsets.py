@@ -91,9 +91,11 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
-def sources_of(place: Path, batch: int) -> int:
-    """Return how many sources a micro-batch that was planned reads."""
-    return _sources(place / "offsets" / str(batch))
+def reads_segment(place: Path, batch: int) -> bool:
+    """Return whether every source of a micro-batch that was planned reads a file, its one and next file."""
+    _settings, *sources = _lines(place / "offsets" / str(batch), RESTORE)
+    found = [json.loads(line) if line != "-" else None for line in sources]
+    return all(isinstance(at, dict) and at.get("logOffset") == batch for at in found) and bool(found)
 
 
 def _sources(file: Path) -> int:

@@ -348,7 +348,6 @@ class Gate:
                     and entry.number == deployment.from_version
                 )
                 folder.feed_up_to(deployment.seen if waits and deployment is not None else None)
-                folder.feed()
 
     def _publish(self) -> None:
         """Let answers leave, in order."""

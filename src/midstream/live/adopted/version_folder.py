@@ -2,8 +2,9 @@
 
     journal ──▶ input/00000012.parquet ──▶ its micro-batch ──▶ output/00000012.parquet ──▶ gate
 
-The next segment is given to it when it has answered the last one. So there is never more than one that it has not
-read, and its micro-batches are the segments, in order, after any crash. State: how far it was fed, how far it answered.
+The next segment is given to it when it has answered the last one, and while it does not look for any. So there is
+never more than one that it has not read, and its micro-batches are the segments, in order, after any crash. State: how
+far it was fed, how far it answered.
 """
 
 from pathlib import Path
@@ -57,13 +58,14 @@ class VersionFolder:
         """Return Spark's checkpoint of it."""
         return self.folder / "spark"
 
-    def feed(self) -> None:
-        """Give it the next segment, if it waits for one and there is one."""
+    def feed(self) -> bool:
+        """Give it the next segment, if it waits for one and there is one; return whether it has one to read."""
         with self._lock:
             last = self._journal.last if self._limit is None else min(self._limit, self._journal.last)
             if self.answered >= self.fed and self.fed < last:
                 self._journal.link(self.fed + 1, self.input / file_name(self.fed + 1))
                 self.fed += 1
+            return self.fed > self.answered
 
     def feed_up_to(self, limit: int | None) -> None:
         """Give it nothing after a segment; None: everything."""
@@ -75,10 +77,8 @@ class VersionFolder:
         segment = self.first + batch
         with self._lock:
             if segment > self.fed:
-                raise MidstreamError(
-                    f"micro-batch {batch} has no segment of its own: the program reads something beside `streams`, or "
-                    "reads them in a way that Spark takes for several sources"
-                )
+                said = f"micro-batch {batch} has no segment of its own"
+                raise MidstreamError(f"{said}: the program reads something beside `streams`")
             for number in self._numbers(self.input):
                 if number < segment:
                     self._world.files.remove(self.input / file_name(number))
@@ -92,7 +92,6 @@ class VersionFolder:
                 self._world.put(file, parquet(rows), point=lambda: reach("answer staged half"))
                 self.answered = segment
                 reach("answer staged")
-        self.feed()
 
     def read(self, segment: int) -> pa.Table:
         """Return what it has answered."""

@@ -9,11 +9,13 @@ import runpy
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from midstream.engine.world import World
@@ -29,11 +31,13 @@ from midstream.model.names import numbers_among
 from midstream.spark.adopted.tee import streams_of
 from midstream.spark.failure import sentence_of
 from midstream.spark.graph import ROCKSDB, arrow_schema
-from midstream.spark.offsets import sources_of
+from midstream.spark.offsets import reads_segment
 from midstream.spark.query import SparkStream
 from midstream.spark.settings import held_settings
 
 Build = Callable[[SparkSession, dict[str, DataFrame]], DataFrame]
+Start = Callable[[], Any]
+"""Starts a streaming query, and returns it."""
 SOURCE = "build.py"
 """The text of a version's program, as it was when it was deployed."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -44,6 +48,8 @@ SETTINGS = {
     "spark.sql.streaming.stopTimeout": "20000",
 }
 """What the streaming queries of versions need; set while one starts."""
+LOOK_S = 0.01
+"""How often a version looks for its next segment."""
 _starting = threading.Lock()
 """The settings are those of the session, which all versions share."""
 
@@ -51,7 +57,9 @@ _starting = threading.Lock()
 class SparkVersion:
     """A version: its program, its streaming query, and why it failed."""
 
-    def __init__(self, number: int, begin: Callable[["SparkVersion"], Any], news: Callable[[], None]) -> None:
+    def __init__(
+        self, number: int, begin: Callable[["SparkVersion"], Callable[[], Any]], news: Callable[[], None]
+    ) -> None:
         self.number = number
         self.schema: pa.Schema | None = None
         """The columns of its output, once it runs."""
@@ -59,25 +67,23 @@ class SparkVersion:
         self.folder: VersionFolder | None = None
         self.stopped = False
         self._query: Any = None
-        self._is_checked = False
-        """It is known that it reads the journal alone."""
         self._begin, self._news = begin, news
         threading.Thread(target=self._run, name=f"midstream-version-{number}", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._query = self._begin(self)
-            if self.stopped:
-                self._query.stop()
+            start = self._begin(self)
             self._news()
-            self._query.awaitTermination()
+            self._wait_for_segment()
+            if not self.stopped:
+                self._query = start()
+                self._query.awaitTermination()
             why = None if self.stopped else "it has ended"
         except MidstreamError as error:
             why = str(error)
         except Exception as error:
-            why = (
-                sentence_of(str(error)) if self._query is not None else f"{first_line(error)} ({type(error).__name__})"
-            )
+            of_spark = self._query is not None or isinstance(error, PySparkException)
+            why = sentence_of(str(error)) if of_spark else f"{first_line(error)} ({type(error).__name__})"
         except SystemExit:
             why = "its program has ended the process"
         if not self.stopped:
@@ -90,16 +96,24 @@ class SparkVersion:
         if folder is None or self.stopped:
             raise MidstreamError(f"version {self.number} is not running")
         segment = folder.begin(batch)
-        if not self._is_checked:
-            self._is_checked = True
-            if (count := sources_of(folder.spark, batch)) != 1:
-                raise MidstreamError(f"its program reads {count} sources: it may read streams through `streams` only")
+        if not reads_segment(folder.spark, batch):
+            raise MidstreamError("its program reads something beside `streams`, so its micro-batches are no segments")
         reach("version begun")
         rows = frame.toArrow()
         reach("version ran")
         if not self.stopped:
             folder.answer(segment, rows.replace_schema_metadata())
         self._news()
+        self._wait_for_segment()
+
+    def _wait_for_segment(self) -> None:
+        """Wait until there is a segment to read, while Spark looks for none.
+
+        A program may make several sources of the journal. They look one after the other, and would see a segment that
+        appears meanwhile in different micro-batches.
+        """
+        while not self.stopped and not (self.folder is not None and self.folder.feed()):
+            time.sleep(LOOK_S)
 
     def stop(self) -> None:
         """End its streaming query; what runs is cancelled."""
@@ -143,8 +157,8 @@ class SparkFleet:
             self._versions[entry.number] = SparkVersion(entry.number, lambda v: self._begin(v, entry), self._news)
             self._versions[entry.number].folder = self._folders.get(entry.number)
 
-    def _begin(self, version: SparkVersion, entry: VersionEntry) -> Any:
-        """Call the program of a version and start its streaming query."""
+    def _begin(self, version: SparkVersion, entry: VersionEntry) -> Start:
+        """Call the program of a version; return what starts its streaming query."""
         place = self._place_of(entry.number)
         build = self._build_of(entry, place)
         streams = streams_of(self._spark, on_this_machine(place / "input"), self._streams)
@@ -153,18 +167,21 @@ class SparkFleet:
             raise MidstreamError(
                 f"{entry.build} returns {type(frame).__name__}, not a streaming DataFrame made of `streams`"
             )
-        version.schema = None
         schema = arrow_schema(frame)
         wanted = dict(SETTINGS) if self._spark.conf.get(PROVIDER, "") else {**SETTINGS, PROVIDER: ROCKSDB}
         if "HDFSBacked" in self._spark.conf.get(PROVIDER, ""):  # Spark's own choice where nobody has chosen
             wanted[PROVIDER] = ROCKSDB
         writer = frame.writeStream.queryName(f"{self._name}, version {entry.number}").outputMode(self._mode)
         writer = writer.option("checkpointLocation", on_this_machine(place / "spark")).foreachBatch(version.on_batch)
-        with _starting, held_settings(self._spark, wanted):
-            query = writer.start()
         version.schema = schema
-        reach("version started")
-        return query
+
+        def start() -> Any:
+            with _starting, held_settings(self._spark, wanted):
+                query = writer.start()
+            reach("version started")
+            return query
+
+        return start
 
     def _build_of(self, entry: VersionEntry, place: Path) -> Build:
         if not is_in_file(entry.build):
