@@ -4,6 +4,7 @@ import datetime as dt
 import random
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ NAMES = ("orders", "payments")
 Record = tuple[int, int, int]
 """Time in microseconds, key, value."""
 DELAY_US = 2_000_000
+AHEAD = 3
+Drawn = dict[str, list[list[Record]]]
+"""The rows of each stream, file by file."""
 
 
-def draw(seed: int, files: int, each: int = 20) -> dict[str, list[list[Record]]]:
+def draw(seed: int, files: int, each: int = 20) -> Drawn:
     """Return the rows of each stream, file by file: a second each, out of order by less than the delay."""
     rnd = random.Random(f"own {seed}")
 
@@ -30,9 +34,11 @@ def draw(seed: int, files: int, each: int = 20) -> dict[str, list[list[Record]]]
 class Files:
     """Writes files, a pair at a time: both streams in step."""
 
-    def __init__(self, folder: Path, drawn: dict[str, list[list[Record]]]) -> None:
+    def __init__(self, folder: Path, drawn: Drawn) -> None:
         self.folder, self.drawn = folder, drawn
         self.count = len(drawn[NAMES[0]])
+        self._over = threading.Event()
+        self._writer: threading.Thread | None = None
         for name in NAMES:
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.written = len(list((folder / NAMES[-1]).glob("*.parquet")))
@@ -43,17 +49,24 @@ class Files:
                 self._write(name, number)
             self.written = number + 1
 
-    def write_slowly(self, seconds: float) -> threading.Thread:
-        """Write the others, one after the other, meanwhile."""
+    def keep_ahead(self, rows_read: Callable[[], int]) -> None:
+        """Write the others, a few ahead of what was read, until `finish`."""
+        each = 2 * len(self.drawn[NAMES[0]][0])
 
         def work() -> None:
-            while self.written < self.count:
-                self.write(self.written + 1)
-                threading.Event().wait(seconds)
+            while self.written < self.count and not self._over.wait(0.05):
+                if self.written < rows_read() // each + AHEAD:
+                    self.write(self.written + 1)
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        return thread
+        self._writer = threading.Thread(target=work, daemon=True)
+        self._writer.start()
+
+    def finish(self) -> Drawn:
+        """Write no more; return what was written."""
+        self._over.set()
+        if self._writer is not None:
+            self._writer.join()
+        return {name: files[: self.written] for name, files in self.drawn.items()}
 
     def _write(self, name: str, number: int) -> None:
         ts, k, v = zip(*self.drawn[name][number], strict=True)
@@ -64,11 +77,11 @@ class Files:
         file.with_name(f".{file.name}").rename(file)
 
 
-def rows(drawn: dict[str, list[list[Record]]], name: str) -> list[Record]:
+def rows(drawn: Drawn, name: str) -> list[Record]:
     return [row for file in drawn[name] for row in file]
 
 
-def totals(drawn: dict[str, list[list[Record]]], width_us: int = 5_000_000) -> Counter[tuple[Any, ...]]:
+def totals(drawn: Drawn, width_us: int = 5_000_000) -> Counter[tuple[Any, ...]]:
     """Return the windows that close: those that end no later than the last row less the delay."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for ts, k, v in rows(drawn, "orders"):
@@ -81,7 +94,7 @@ def totals(drawn: dict[str, list[list[Record]]], width_us: int = 5_000_000) -> C
     )
 
 
-def paid(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+def paid(drawn: Drawn) -> Counter[tuple[Any, ...]]:
     return Counter(
         (k, v, w)
         for ts, k, v in rows(drawn, "orders")
@@ -90,12 +103,12 @@ def paid(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
     )
 
 
-def numbered(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+def numbered(drawn: Drawn) -> Counter[tuple[Any, ...]]:
     each = Counter(k for _, k, _ in rows(drawn, "orders"))
     return Counter((k, n) for k, count in each.items() for n in range(1, count + 1))
 
 
-def scaled(drawn: dict[str, list[list[Record]]]) -> Counter[tuple[Any, ...]]:
+def scaled(drawn: Drawn) -> Counter[tuple[Any, ...]]:
     return Counter((k * 10, v) for _, k, v in rows(drawn, "orders"))
 
 

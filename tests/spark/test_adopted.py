@@ -80,18 +80,17 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "how"), CASES, ids=[name for name, _ in CASES])
 def test_a_rewritten_program_takes_over_under_load(narrow: Any, tmp_path: Path, name: str, how: dict[str, Any]) -> None:
-    drawn = draw(1, 24)
-    files = Files(tmp_path / "in", drawn)
+    files = Files(tmp_path / "in", draw(1, 300))
     files.write(8)
     run = adopt(narrow, tmp_path, program(name))
     wait_until(lambda: run.status().get("published", 0) >= 4)
-    writing = files.write_slowly(0.4)
+    files.keep_ahead(lambda: run._journal.rows_in)
     identity = run.migrate(program(f"{name}_rewritten"), grace="1 second", **how)
     record = run.wait_for_deployment(identity, 240)
     assert record is not None, run.status()
     assert record["state"] in ("switched", "done"), record
     assert record["differing"] == 0
-    writing.join()
+    drawn = files.finish()
     finish(run, drawn)
     out = bag(ms.read(tmp_path / "out"))
     assert out == getattr(own_rows, name)(drawn)
@@ -102,12 +101,11 @@ def test_a_rewritten_program_takes_over_under_load(narrow: Any, tmp_path: Path, 
 
 
 def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) -> None:
-    drawn = draw(2, 30, each=8)
-    files = Files(tmp_path / "in", drawn)
+    files = Files(tmp_path / "in", draw(2, 300, each=8))
     files.write(10)
     run = adopt(narrow, tmp_path, program("totals"))
     wait_until(lambda: run.status().get("published", 0) >= 8)
-    writing = files.write_slowly(0.5)
+    files.keep_ahead(lambda: run._journal.rows_in)
     said = []
     for name, options in (
         ("no_program", {}),
@@ -119,7 +117,7 @@ def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) 
         record = run.wait_for_deployment(run.migrate(program(name), **options), 240)
         assert record is not None, (name, run.status())
         said.append((record["state"], record["reason"]))
-    writing.join()
+    drawn = files.finish()
     finish(run, drawn)
     words = [
         "no_such_column",
@@ -143,12 +141,11 @@ def command(*words: str) -> None:
 def test_another_meaning_from_a_known_position_on_and_back(
     narrow: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drawn = draw(3, 30, each=8)
-    files = Files(tmp_path / "in", drawn)
+    files = Files(tmp_path / "in", draw(3, 300, each=8))
     files.write(10)
     run = adopt(narrow, tmp_path, program("totals"))
     wait_until(lambda: run.status().get("published", 0) >= 8)
-    writing = files.write_slowly(0.3)
+    files.keep_ahead(lambda: run._journal.rows_in)
     with pytest.raises(MidstreamError, match="out of sight"):
         run.change(program("wider"), method="drain")
     place = str(tmp_path / "checkpoint")
@@ -171,7 +168,7 @@ def test_another_meaning_from_a_known_position_on_and_back(
         command("rollback", place)
     with pytest.raises(MidstreamError, match="no function 'nothing'"):
         command("deploy", place, program("nothing"))
-    writing.join()
+    drawn = files.finish()
     finish(run, drawn)
     (_, first), (_, there), (_, again) = run.status()["turns"]
     assert (first, there) == (1, changed["position"] + 1)

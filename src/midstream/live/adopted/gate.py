@@ -398,8 +398,8 @@ class Gate:
     def waits_for_rows(self) -> bool:
         """Return whether a deployment goes on only with further segments."""
         deployment = self.state.deployment
-        if deployment is None or deployment.state not in (CATCHING_UP, COMPARING, SWITCHED):
-            return False
+        if deployment is None or deployment.state not in (CATCHING_UP, SWITCHED):
+            return False  # what is compared must have rows
         if deployment.state == SWITCHED and self.state.published > (deployment.position or 0):
             return False  # the new version has answered
         return all(
