@@ -153,7 +153,7 @@ def test_another_meaning_from_a_known_position_on_and_back(
     changed = run.deployments()[-1]
     assert changed["state"] == "switched", changed
     assert f"version 2 from segment {changed['position'] + 1} on" in capsys.readouterr().out
-    wait_until(lambda: run.status()["published"] >= changed["position"] + 6)
+    wait_until(lambda: run.status()["published"] >= changed["position"] + 14)
     command("versions", place, "--json")
     told = json.loads(capsys.readouterr().out)
     assert [(v["version"], v["role"]) for v in told["versions"]] == [(1, "kept"), (2, "answers")]
