@@ -25,7 +25,7 @@ from midstream.model.failpoint import NOTES, VARIABLE
 
 DRIVER = Path(__file__).with_name("adopted_driver.py")
 MOST_STARTS_MORE = 3
-LIMIT_S = 240
+LIMIT_S = 600
 CATCHING_UP, COMPARING = "deployment catching up", "deployment comparing"
 
 
