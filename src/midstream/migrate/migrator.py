@@ -90,7 +90,7 @@ class Migrator:
     def succeed(self, before: "Migrator") -> None:
         """Go on in place of one that has no migration under way: a black box has been replaced."""
         self.records, self.last_us = before.records, before.last_us
-        self._bound_us, self._lasts = before._bound_us, before._lasts
+        self.load_bound(before.bound())
         # Buckets replace theirs each at its own time: what is held back later cannot begin in all at once.
         if before._merges or self.pipeline.one_of_many:
             self.merge_output()
