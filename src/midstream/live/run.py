@@ -249,10 +249,10 @@ class LiveRun:
         """Fail before the rows that wait fill the memory: nothing is lost, and the sentence says what to do.
 
         The first micro-batch of a run is let through: it may be one that failed before, and the next one may be the one
-        that brings what the others wait for.
+        that brings what the others wait for. Nor does a run fail that ends here because somebody has stopped it.
         """
         first, self._first = self._first, number
-        if first is None or summary.waiting <= self._settings.waiting:
+        if first is None or self._end_after is not None or summary.waiting <= self._settings.waiting:
             return
         raise MidstreamError(
             f"{summary.waiting:,} rows wait, and no more than {self._settings.waiting:,} may: "
