@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from midstream.operators.aggregate.functions import AggregateSpec
+from midstream.operators.hopping import ends, held_values
 from midstream.operators.hopping.coding import Coding
 from midstream.operators.hopping.group import GroupBy, GroupSpec, GroupTuples
 from midstream.operators.hopping.kept_groups import KeptGroups
@@ -35,6 +36,8 @@ ALL = (
     ("count", ""), ("sum", "v"), ("avg", "v"), ("count", "v"), ("sum", "m"), ("count", "s"), ("count", "x"),
     ("sum", "x"), ("avg", "x"),
 )  # fmt: skip
+ONCE = (("min", "v"), ("max", "s"), ("min", "m"), ("max", "x"), ("count", "s", True), ("sum", "x", True),
+        ("sum", "v", True), ("stddev", "v", True), ("median", "w", True))  # fmt: skip
 FLOATS = (0.5, -0.5, -0.0, 1e16, -1e16, 1.0, 1e300, -1e300, 5e-324)
 HUGE = 2**63 - 1
 LARGE = "9" * 36 + ".99"
@@ -48,9 +51,9 @@ def asked_for(function: str, name: str, distinct: bool = False) -> Aggregate:
     return aggregate(function, column, distinct)
 
 
-def spec_of(asked: Sequence[tuple[str, str]], coding: Coding, keys: int = 1) -> GroupSpec:
+def spec_of(asked: Sequence[tuple[Any, ...]], coding: Coding, keys: int = 1) -> GroupSpec:
     """Return a group-by of the first columns with aggregates of others."""
-    made = [asked_for(f, name) for f, name in asked]
+    made = [asked_for(*each) for each in asked]
     arguments = list(dict.fromkeys(a.argument for a in made if a.argument is not None))
     exprs = [*COLUMNS[:keys], *arguments]
     return GroupSpec(
@@ -160,6 +163,51 @@ def test_kept_groups_equal_groups_computed_anew(seed: int, keys: int) -> None:
             assert all(n >= 0 for n in so_far.values())
         whole = tuples_of(coding, [h[0] for h in held], [h[1] for h in held], None)
         assert Counter(values_of(coding, spec, cores[0].complete(now, [whole]))) == expected
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("keys", [0, 1])
+@pytest.mark.parametrize("seed", seeds(0, 40, quick=2))
+def test_values_that_are_held_give_the_same_as_all_tuples(
+    seed: int, keys: int, lasting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Least, greatest and different values beside sums, or alone; tuples of a lasting input are never taken back."""
+    rnd = random.Random(10_000 + 100 * seed + 10 * keys + lasting)
+    monkeypatch.setattr(held_values, "FOLD_ROWS", rnd.choice([1, 5, 40]))
+    monkeypatch.setattr(ends, "SAMPLE", np.arange(rnd.choice([1, 3, 2048])))
+    asked = [*rnd.sample(ONCE, rnd.randint(1, 4)), *rnd.sample(ALL, rnd.choice([0, 0, 1, 3]))]
+    coding = Coding()
+    spec = spec_of(asked, coding, keys)
+    kept, anew = KeptGroups(spec, coding, lasting), GroupTuples(spec, coding)
+    different = rnd.choice([1, 2, 5, 3000])
+    many = 400 if different == 3000 else rnd.choice([15, 60])
+    ends_in = rnd.choice([(1, 4), (3, 3), (1, 40)])
+    held: list[tuple[Row, int]] = []
+    now = 0
+    for _ in range(25):
+        now += rnd.choice([0, 1, 1, 2, 30])
+        held = [h for h in held if h[1] >= now]
+        some = 0 if lasting else rnd.randrange(len(held) + 1) // rnd.choice([1, 5])
+        going = [held.pop(rnd.randrange(len(held))) for _ in range(some)]
+        coming = [(draw_row(rnd, different), now + rnd.randint(*ends_in)) for _ in range(rnd.randrange(many))]
+        if going and rnd.random() < 0.2:
+            coming += rnd.sample(going, len(going) // 2)
+        events = [(e, -1) for e in going] + [(e, 1) for e in coming]
+        rnd.shuffle(events)
+        held += coming
+        cut = rnd.randrange(len(events) + 1)
+        pieces = [
+            tuples_of(coding, [e[0] for e, _ in part], [e[1] for e, _ in part], [sign for _, sign in part])
+            for part in (events[:cut], events[cut:])
+        ]
+        found = [core.delta(now, pieces) for core in (kept, anew)]
+        changes = [Counter(zip(map(tuple, f.rows.tolist()), f.signs.tolist(), strict=True)) for f in found]
+        assert changes[0] == changes[1], asked
+        whole = tuples_of(coding, [h[0] for h in held], [h[1] for h in held], None)
+        cut = rnd.randrange(len(held) + 1)
+        parts = [whole.where(np.arange(cut)), whole.where(np.arange(cut, len(held)))]
+        complete = [core.complete(now, parts) for core in (kept, anew)]
+        assert sorted(map(tuple, complete[0].rows.tolist())) == sorted(map(tuple, complete[1].rows.tolist())), asked
 
 
 def test_groups_without_tuples_are_forgotten() -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators.hopping import build_execution, group
+from midstream.operators.hopping import build_execution, group, held_values
 from oracle.hop_generate import draw_case
 from oracle.hop_queries import Row, Window, times_of
 from oracle.hop_recompute import connection, in_window, recompute
@@ -76,8 +76,8 @@ def draw(rnd: random.Random) -> Drawn:
     streams = {name: draw_stream(rnd, rnd.choice(most), digits, huge) for name in "ab"}
     keys = rnd.choice([(), (), ("k",), ("k",), ("s",), ("k", "s"), ("m",), ("d",)])
     asked = rnd.sample(sorted(EXACT), rnd.randint(1, 5))
-    if rnd.random() < 0.25:
-        asked.append(rnd.choice(OTHERS))
+    if rnd.random() < 0.4:
+        asked += rnd.sample(OTHERS, rnd.choice([1, 1, 2, 3]))
     return Drawn(
         streams, below, (windows[0], windows[1]), keys, tuple(asked), rnd.choice(HAVING), rnd.choice([1, 3, 8])
     )
@@ -177,6 +177,7 @@ def run(case: Drawn, emit: str, modes: str, working: str, batch_us: int) -> pa.T
 def test_groups_are_the_same_in_every_mode_and_equal_the_snapshots(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(5_100_000 + seed)
     monkeypatch.setattr(group, "FOLD_ROWS", 1 + seed % 5)
+    monkeypatch.setattr(held_values, "FOLD_ROWS", 1 + seed % 5)
     case = draw(rnd)
     read = [n for n in "ab" if n == "a" or " b " in case.below]
     times = [t for n in read for t in times_of(case.streams[n])]
@@ -211,6 +212,7 @@ def test_drawn_groups_by_deltas_equal_the_snapshots(seed: int, tmp_path: Path, m
     if not case.hops:
         return
     monkeypatch.setattr(group, "FOLD_ROWS", 1 + seed % 3)
+    monkeypatch.setattr(held_values, "FOLD_ROWS", 1 + seed % 3)
     if rnd.random() < 0.5:
         monkeypatch.setattr(build_execution, "SLACK", 0)
     first, last = case.hops[0] - case.hop_us, case.hops[-1]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators.hopping import bag, group
+from midstream.operators.hopping import bag, ends, group, held_values
 from midstream.operators.source import memory
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
@@ -26,6 +26,8 @@ def in_small_pieces(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(bag, "TOGETHER", rnd.choice([1, 2, 5]))
     monkeypatch.setattr(bag, "MOST_PAIRS", rnd.choice([5, 8, 30]))
     monkeypatch.setattr(group, "FOLD_ROWS", 4)
+    monkeypatch.setattr(held_values, "FOLD_ROWS", 4)
+    monkeypatch.setattr(ends, "SAMPLE", np.arange(rnd.choice([1, 4])))
 
 
 @pytest.mark.parametrize("seed", seeds(0, 150, quick=3))
@@ -45,6 +47,22 @@ QUERIES = {
     "WHERE x.v <> y.v GROUP BY x.g",
     "MAX": "SELECT x.g, MAX(y.g) AS m, COUNT(DISTINCT y.g) AS n FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
     "GROUP BY x.g",
+    "MAX of pairs": "SELECT MAX(x.f * y.f) AS m, MIN(x.v - y.v) AS l FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y",
+    "mixed": "SELECT x.g, SUM(x.v + y.v) AS t, MAX(x.f * y.f) AS m, MIN(x.d) AS l, COUNT(DISTINCT y.v) AS n, "
+    "AVG(DISTINCT x.f) AS o FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y WHERE x.v <> y.v GROUP BY x.g",
+    "mixed, of rows": "SELECT x.g, SUM(x.v + y.v) AS t, MAX(x.v + y.v) AS m, COUNT(DISTINCT y.v) AS n "
+    "FROM a [ROWS 2000] x, a [ROWS 2000] y WHERE x.v <> y.v GROUP BY x.g",
+    "DISTINCT": "SELECT DISTINCT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y",
+    "EXCEPT": "SELECT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
+    "EXCEPT SELECT z.g, z.v FROM a [RANGE 1 HOUR] z",
+    "EXCEPT pairs": "SELECT z.g, z.v FROM a [RANGE 1 HOUR] z "
+    "EXCEPT SELECT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y WHERE y.v < 3",
+    "EXCEPT ALL": "SELECT COUNT(*) AS n FROM (SELECT x.g FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
+    "EXCEPT ALL SELECT z.g FROM a [RANGE 1 HOUR] z, a [RANGE 1 HOUR] u WHERE z.v <> u.v) q",
+    "UNION": "SELECT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
+    "UNION SELECT z.g, z.v FROM a [RANGE 1 HOUR] z",
+    "UNION ALL": "SELECT COUNT(*) AS n, SUM(v) AS t FROM (SELECT x.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
+    "UNION ALL SELECT u.v FROM a [RANGE 1 HOUR] z, a [RANGE 1 HOUR] u) q",
     "few partners": "SELECT x.v FROM a [RANGE 1 HOUR] x WHERE NOT EXISTS (SELECT 1 FROM a [RANGE 1 HOUR] y "
     "WHERE y.v + x.v < x.v - 5)",
     "all partners": "SELECT x.v FROM a [RANGE 1 HOUR] x WHERE NOT EXISTS (SELECT 1 FROM a [RANGE 1 HOUR] y "
@@ -58,7 +76,7 @@ QUERIES = {
 @pytest.mark.parametrize("query", QUERIES)
 def test_memory_is_that_of_the_answer(query: str, modes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million pairs: whole, each of their columns, five at least, would take 8 MB."""
-    monkeypatch.setattr(group, "FOLD_ROWS", 1 << 14)
+    monkeypatch.setattr(held_values, "FOLD_ROWS", 1 << 14)
     monkeypatch.setattr(bag, "MOST_PAIRS", 1 << 14)
     monkeypatch.setattr(bag, "TOGETHER", 64)
     peaks = []

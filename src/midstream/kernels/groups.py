@@ -163,6 +163,32 @@ def renumber_ends(ends: Vector, entries: Matrix, count: int, numbers: Vector) ->
 
 
 @kernel
+def best_of_lots(lots: Vector, ranks: Vector, count: int) -> Vector:
+    """Return for each lot, of so many, the place of the least rank, the first of equals; every lot has one."""
+    out = np.full(count, -1, np.int64)
+    for i in range(len(lots)):
+        best = out[lots[i]]
+        if best < 0 or ranks[i] < ranks[best]:
+            out[lots[i]] = i
+    return out
+
+
+@kernel
+def keep_steps(held: Matrix, ranks: Vector, order: Vector) -> Vector:
+    """Return the places of the values that will be the best of their group once those that end sooner are over.
+
+    `held` has group, value and end of each, `order` goes by group, the last end first, and the best of equal ends.
+    """
+    out = np.empty(len(order), np.int64)
+    n = 0
+    for i in order:
+        if n == 0 or held[i, 0] != held[out[n - 1], 0] or ranks[i] < ranks[out[n - 1]]:
+            out[n] = i
+            n += 1
+    return out[:n].copy()
+
+
+@kernel
 def change_rows(
     keys: Matrix, given: Matrix, has: Mask, chosen: Vector, there: Mask, results: Matrix
 ) -> tuple[Matrix, Vector]:

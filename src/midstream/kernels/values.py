@@ -35,6 +35,11 @@ def known_slots(table: Links, rows: Matrix, wanted: Matrix) -> Vector:
     out = np.full(len(wanted), -1, np.int64)
     found = hash_rows(wanted, np.arange(rows.shape[1]))
     for i in range(len(wanted)):
+        if i + FAR < len(wanted):
+            prefetch_row(table, found[i + FAR] & mask)
+            slot = np.int64(table[found[i + NEAR] & mask, 0])
+            if slot >= 0:
+                prefetch_row(rows, slot)
         at = found[i] & mask
         while table[at, 0] >= 0:
             if same_rows(rows, np.int64(table[at, 0]), wanted, i):
@@ -190,26 +195,29 @@ def mark_counted(counts: Matrix, used: Mask) -> None:
 
 
 @kernel
-def keep_left(mine: Vector, theirs: Vector, count: int, kind: int) -> Mask:
-    """Tell which values of the left side are in the difference; of equal ones of a set the first.
+def add_known(counts: Vector, slots: Vector, change: int) -> None:
+    """Change the counts of slots, each as often as it is there; -1 is none."""
+    for i in range(len(slots)):
+        if slots[i] >= 0:
+            counts[slots[i]] += change
 
-    Values are slots below `count`.
-    """
-    taken = np.zeros(count, np.int64)
-    for slot in theirs:
-        taken[slot] += 1
-    out = np.zeros(len(mine), np.bool_)
-    for i in range(len(mine)):
-        slot = mine[i]
-        if kind == BAG:
-            if taken[slot] > 0:
-                taken[slot] -= 1
-            else:
-                out[i] = True
-        elif taken[slot] == 0:
-            out[i] = True
-            taken[slot] = 1
-    return out
+
+@kernel
+def extend_ends(latest: Matrix, side: int, extended: Mask, slots: Vector, until: Vector) -> Vector:
+    """Raise the latest ends of slots; return those raised that were not marked, and mark them."""
+    out = np.empty(len(slots), np.int64)
+    n = 0
+    for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(latest, slots[i + FAR])
+        slot = slots[i]
+        if until[i] > latest[slot, side]:
+            latest[slot, side] = until[i]
+            if not extended[slot]:
+                extended[slot] = True
+                out[n] = slot
+                n += 1
+    return out[:n].copy()
 
 
 @kernel

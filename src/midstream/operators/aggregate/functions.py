@@ -45,6 +45,11 @@ class AggregateSpec:
     distinct: bool = False
     user: Callable[[pa.Array], Any] | None = None
 
+    @property
+    def once(self) -> bool:
+        """Tell whether it makes no difference how often a value comes."""
+        return self.user is None and (self.distinct or self.function in ("min", "max"))
+
 
 class Values:
     """The values of one column without its NULLs, in ranges that move forward only; what several functions need."""

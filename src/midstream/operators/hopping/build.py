@@ -156,14 +156,14 @@ class _Builder:
                 return self._anti(rel, needed, path, by_tuple)
             case Except(left=left, all=bag):
                 sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
-                core = CountValues(len(left.columns), BAG if bag else SET, by_tuple)
+                core = CountValues(len(left.columns), BAG if bag else SET, by_tuple, (_lasts(left), _lasts(rel.right)))
                 return core, sides, Layout(rel.columns)
             case Union():
                 sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
                 return UnionTuples(), sides, Layout(rel.columns)
             case Distinct(child=child):
                 return (
-                    CountValues(len(child.columns), SET, by_tuple),
+                    CountValues(len(child.columns), SET, by_tuple, (_lasts(child), False)),
                     [self._exact(child, path, 0)],
                     Layout(rel.columns),
                 )
@@ -260,8 +260,10 @@ class _Builder:
             tuple(-1 if a.argument is None else len(rel.keys) + arguments.index(a.argument) for a in rel.aggregates),
             tuple(e.type for e in exprs),
         )
-        if all(a.exact for a in rel.aggregates):
-            return KeptGroups(spec, self._coding), [below], Layout(rel.columns)
+        exact = [a.exact for a in rel.aggregates]
+        # Of a join there may be more tuples than can be held.
+        if all(exact) or (_pairs(rel.child) and all(e or a.once for e, a in zip(exact, spec.aggregates, strict=True))):
+            return KeptGroups(spec, self._coding, _lasts(rel.child)), [below], Layout(rel.columns)
         return GroupTuples(spec, self._coding, _lasts(rel.child)), [below], Layout(rel.columns)
 
 
@@ -270,6 +272,13 @@ def _lasts(rel: Rel) -> bool:
     if isinstance(rel, Scan):
         return isinstance(rel.source.window, RangeWindow)
     return isinstance(rel, Select | Project | Join | Union) and all(_lasts(child) for child in inputs(rel))
+
+
+def _pairs(rel: Rel) -> bool:
+    """Tell whether tuples of a relation come in pieces from a join: more of them, maybe, than can be held."""
+    if isinstance(rel, Select | Project | Union):
+        return any(_pairs(child) for child in inputs(rel))
+    return isinstance(rel, Join)
 
 
 def split_keys(rel: Join | Anti) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:

@@ -301,7 +301,7 @@ class _Relations:
         else:
             inputs: Iterable[Any] = [[self.of(b) for b in given.below]]
             if isinstance(given.core, ByRow):
-                inputs = ([piece] for piece in self._pieces(given.below[0]))
+                inputs = ([piece] for below in given.below for piece in self._pieces(below))
             for some in inputs:
                 with _uncounted(given):
                     yield from given.core.in_pieces(self._now_us, *some)

@@ -1,19 +1,23 @@
 """Difference and distinct: how often a value is given follows from how often it comes on either side.
 
     deltas:    counts per value, brought up to date by what comes, goes, and ends; the change of the answer leaves
-    complete:  both sides are counted anew; nothing is held
+    complete:  the left values are counted anew, the right ones among them taken off; nothing is held
 
-What is given does not end with time: it is taken back when it is no longer in the answer, and may come again when a
-right tuple ends.
+Tuples come in pieces, as a join finds them; of a piece only values and ends are held. What is given does not end with
+time: it is taken back when it is no longer in the answer, and may come again when a right tuple ends.
 """
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from midstream.kernels.arrays import Vector
+from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.values import (
+    BAG,
     SET,
     add_counts,
-    keep_left,
+    add_known,
+    extend_ends,
     keep_lines,
     mark_counted,
     repeat_rows,
@@ -21,19 +25,24 @@ from midstream.kernels.values import (
     settle_each,
 )
 from midstream.operators.hopping.bag import NEVER
-from midstream.operators.hopping.ends import Ends
-from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, together
-from midstream.operators.source.tape import grown_with_zeros
+from midstream.operators.hopping.ends import Ends, in_lots
+from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, together, valid
+from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
 
 class CountValues:
     """A difference of sets or bags, or, with nothing on the right, what makes a set of a bag.
 
-    State: the values that are on either side with their counts, and when tuples end.
+    State: the values that are on either side with their counts, and when tuples end. Of a side of a set whose tuples
+    are never taken back (`lasting`) only the last end of each value counts.
     """
 
-    def __init__(self, width: int, kind: int = SET, by_tuple: bool = False) -> None:
+    gathers = True
+
+    def __init__(
+        self, width: int, kind: int = SET, by_tuple: bool = False, lasting: tuple[bool, bool] = (False, False)
+    ) -> None:
         self.width = width
         self.kind = kind
         self.by_tuple = by_tuple
@@ -42,9 +51,13 @@ class CountValues:
         """Values that were looked up."""
         self.flips = 0
         """How often a value came into the answer or left it."""
+        self._lasting = lasting if kind == SET else (False, False)
         self._values = ValueTable(width)
         self._counts = np.zeros((32, 3), np.int64)
         self._marks = np.zeros(32, np.bool_)
+        self._latest = np.full((32, 2 if any(self._lasting) else 0), NEVER, np.int64)
+        """The last end of each value on either side, where it is lasting."""
+        self._extended = np.zeros(32, np.bool_)
         self._sides = (Ends(), Ends())
 
     @property
@@ -55,62 +68,110 @@ class CountValues:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        return sum(held.nbytes for held in (self._values, self._counts, self._marks, *self._sides))
+        own = (self._values, self._counts, self._marks, self._latest, self._extended, *self._sides)
+        return sum(held.nbytes for held in own)
 
-    def delta(self, now_us: int, left: Tuples, right: Tuples | None = None) -> Tuples:
+    def delta(self, now_us: int, *sides: Iterable[Tuples]) -> Tuples:
         """Return the values that come into the answer and leave it."""
-        ended, events = [], []
+        ended = []
         if now_us > self.now_us:
             self.now_us = now_us
             for side, ends in enumerate(self._sides):
                 slots, signs, _ = ends.take(now_us)
+                self.tested += len(slots)
                 ended.append((side, slots, -signs))
-        for side, tuples in ((0, left), (1, right)):
-            if tuples is None or not len(tuples):
-                continue
-            assert tuples.signs is not None, "counts are kept up to date by deltas"
-            live = tuples.until >= now_us
-            tuples = tuples if live.all() else tuples.where(live)
-            assert tuples.signs is not None, "as above"
-            slots = self._find(tuples)
-            self._sides[side].add(slots, tuples)
-            events.append((side, slots, tuples.signs))
-        self.tested += sum(len(e[1]) for e in (*ended, *events))
         if self.by_tuple:
             # Left ends first: what has ended does not come back because the right one ends, too. Entries of a side may
             # cancel each other, so that they count together.
-            out = together([*(self._at_once([e]) for e in ended), self._each(events)])
+            out = [nothing(self.width, True), *(self._settle([self._count(*each)]) for each in ended)]
+            out += [self._each(*event) for event in self._events(now_us, sides)]
+            changed = together(out)
         else:
-            out = self._at_once([*ended, *events])
+            touched = [self._count(*each) for each in ended]
+            touched += [self._count(*event) for event in self._events(now_us, sides)]
+            changed = self._settle(touched)
         self._tidy()
-        return out
+        return changed
 
-    def _at_once(self, events: list[tuple[int, Vector, Vector]]) -> Tuples:
-        touched = np.empty(sum(len(slots) for _, slots, _ in events), np.int64)
-        n = 0
-        for side, slots, signs in events:
-            n = add_counts(self._counts, slots, signs, side, touched, self._marks, n)
-        slots, changes, flips = settle(self._counts, touched[:n], self._marks, self.kind)
+    def _events(self, now_us: int, sides: Iterable[Iterable[Tuples]]) -> Iterator[tuple[int, Vector, Vector]]:
+        """Yield side, values and signs of what comes and goes, piece by piece; note when it ends."""
+        for side, pieces in enumerate(sides):
+            extended = [np.empty(0, np.int64)]
+            for piece in pieces:
+                tuples = valid(piece, now_us)
+                if not len(tuples):
+                    continue
+                assert tuples.signs is not None, "counts are kept up to date by deltas"
+                self.tested += len(tuples)
+                slots = self._find(tuples)
+                if self._lasting[side]:
+                    slots = extend_ends(self._latest, side, self._extended, slots, tuples.until)
+                    extended.append(slots)
+                    yield side, slots, np.ones_like(slots)
+                else:
+                    self._sides[side].add(*in_lots(slots, tuples.until, tuples.signs))
+                    yield side, slots, tuples.signs
+            slots = np.concatenate(extended)
+            if len(slots):
+                self._extended[slots] = False
+                until = self._latest[:, side].take(slots)
+                self._sides[side].add(slots, Tuples(np.empty((len(slots), 0), np.int64), until, np.ones_like(slots)))
+
+    def _count(self, side: int, slots: Vector, signs: Vector) -> Vector:
+        """Count values in and out of a side; return those that were not touched before."""
+        touched = np.empty(len(slots), np.int64)
+        n = add_counts(self._counts, slots, signs, side, touched, self._marks, 0)
+        return touched[:n].copy()
+
+    def _settle(self, touched: list[Vector]) -> Tuples:
+        """Return how the answer has changed for the values that were touched."""
+        chosen = np.concatenate([np.empty(0, np.int64), *touched])
+        slots, changes, flips = settle(self._counts, chosen, self._marks, self.kind)
         self.flips += flips
         return self._given(slots, changes)
 
-    def _each(self, events: list[tuple[int, Vector, Vector]]) -> Tuples:
-        out = [nothing(self.width, True)]
-        for side, slots, signs in events:
-            changed, changes, flips = settle_each(self._counts, slots, signs, side, self.kind)
-            self.flips += flips
-            out.append(self._given(changed, changes))
-        return together(out)
+    def _each(self, side: int, slots: Vector, signs: Vector) -> Tuples:
+        """Count values one by one; return every change of the answer."""
+        changed, changes, flips = settle_each(self._counts, slots, signs, side, self.kind)
+        self.flips += flips
+        return self._given(changed, changes)
 
-    def complete(self, now_us: int, left: Tuples, right: Tuples | None = None) -> Tuples:
+    def complete(self, now_us: int, left: Iterable[Tuples], right: Iterable[Tuples] = ()) -> Tuples:
         """Return the values in the answer, a bag's as often as they are."""
-        other = np.empty((0, self.width), np.int64) if right is None else right.rows
-        self.tested += len(left) + len(other)
-        values = ValueTable(self.width, len(left) + len(other))
-        theirs, mine = values.find(other), values.find(left.rows)
-        kept = keep_left(mine, theirs, len(values), self.kind)
-        rows = left.rows.take(np.flatnonzero(kept), axis=0)
+        values: ValueTable | None = None
+        counts = np.zeros(0, np.int64)
+        for piece in left:
+            self.tested += len(piece)
+            if values is None:
+                values = ValueTable(self.width, max(len(piece), 32))
+            slots = values.find(piece.rows)
+            if len(values) > len(counts):
+                counts = grown_with_zeros(counts, len(counts), max(len(values), 3 * len(counts) // 2))
+            add_known(counts, slots, 1)
+        for piece in right:
+            self.tested += len(piece)
+            if values is not None and len(piece):
+                slots = values.known(piece.rows)
+                if self.kind == BAG:
+                    add_known(counts, slots, -1)
+                else:
+                    counts[slots[slots >= 0]] = 0
+        if values is None:
+            return nothing(self.width, False)
+        counts = counts[: len(values)]
+        if self.kind == BAG:
+            rows, _ = repeat_rows(values.rows, np.arange(len(counts)), np.maximum(counts, 0))
+        else:
+            rows = values.rows.take(np.flatnonzero(counts), axis=0)
         return Tuples(rows, np.full(len(rows), FOREVER, np.int64))
+
+    def given(self) -> Matrix:
+        """Return the values in the answer, each once."""
+        return self._values.rows.take(np.flatnonzero(self._counts[: len(self._values), 2] > 0), axis=0)
+
+    def recode(self, columns: Sequence[Callable[[Vector], Vector]]) -> None:
+        """Put other codes in the place of those held, column by column."""
+        self._values.recode(columns)
 
     def _given(self, slots: Vector, changes: Vector) -> Tuples:
         rows, signs = repeat_rows(self._values.rows, slots, changes)
@@ -123,6 +184,9 @@ class CountValues:
             size = max(size, 3 * count // 2)
             self._counts = grown_with_zeros(self._counts, count, size)
             self._marks = grown_with_zeros(self._marks, count, size)
+            self._extended = grown_with_zeros(self._extended, count, size)
+            self._latest = grown(self._latest, count, size)
+            self._latest[count:] = NEVER
         return slots
 
     def _tidy(self) -> None:
@@ -140,3 +204,5 @@ class CountValues:
             side.renumber(numbers)
         keep_lines(self._counts, kept)
         self._counts[len(kept) : count] = 0
+        keep_lines(self._latest, kept)
+        self._latest[len(kept) : count] = NEVER

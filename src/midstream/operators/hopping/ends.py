@@ -8,6 +8,10 @@ from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.groups import BLOCK, enter_ends, keep_ends, mark_ends, renumber_ends, take_ends
 from midstream.operators.hopping.tuples import FOREVER, Tuples
 from midstream.operators.source.tape import grown
+from midstream.operators.source.value_table import ValueTable
+
+SAMPLE = np.random.default_rng(0).integers(0, 2**62, 2048)
+"""Tuples, here and there, that are looked at to tell whether many of a slot end together."""
 
 
 class Ends:
@@ -72,3 +76,29 @@ class Ends:
     def renumber(self, numbers: Vector) -> None:
         """Follow the slots to their new numbers."""
         renumber_ends(self._until, self._entries, self._count, numbers)
+
+
+def many_together(slots: Vector, until: Vector) -> bool:
+    """Tell by some tuples whether many of a slot end together."""
+    if len(slots) < 4 * len(SAMPLE):
+        return False
+    some = SAMPLE % len(slots)
+    return len(ending_together(slots[some], until[some])[0]) < len(some) * 3 // 4
+
+
+def ending_together(slots: Vector, until: Vector) -> tuple[Vector, Vector]:
+    """Find tuples of a slot that end together; return the first of each such lot, and the lot of every tuple."""
+    lots = ValueTable(2)
+    of_tuple = lots.find(np.column_stack([slots, until]))
+    first = np.empty(len(lots), np.int64)
+    first[of_tuple[::-1]] = np.arange(len(slots))[::-1]
+    return first, of_tuple
+
+
+def in_lots(slots: Vector, until: Vector, signs: Vector) -> tuple[Vector, Tuples]:
+    """Return slots, ends and signs as `Ends` takes them; those of a slot that end together as one, if they are many."""
+    if many_together(slots, until):
+        first, lots = ending_together(slots, until)
+        slots, until = slots[first], until[first]
+        signs = np.bincount(lots, weights=signs).astype(np.int64)
+    return slots, Tuples(np.empty((len(slots), 0), np.int64), until, signs)

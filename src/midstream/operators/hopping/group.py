@@ -27,7 +27,7 @@ from midstream.operators.source.memory import check_room
 from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
 
-MIN, MAX, STDDEV = "min", "max", "stddev"
+MIN, STDDEV = "min", "stddev"
 FOLD_ROWS = 1 << 18
 """How many tuples are held before it is seen whether they are often the same."""
 
@@ -52,7 +52,7 @@ class GroupSpec:
     @property
     def counts_once(self) -> bool:
         """Tell whether it makes no difference how often a tuple comes."""
-        return all(a.user is None and (a.distinct or a.function in (MIN, MAX)) for a in self.aggregates)
+        return all(a.once for a in self.aggregates)
 
 
 class GroupBy:
@@ -73,7 +73,7 @@ class GroupBy:
         rows = self._gathered(self._projected(now_us, pieces))
         groups = ValueTable(self.spec.keys)
         slots = groups.find(rows)
-        return self._rows(groups, self._compute(rows, slots, len(groups)))
+        return self._rows(groups, self.compute(rows, slots, len(groups)))
 
     def _projected(self, now_us: int, pieces: Iterable[Tuples]) -> Iterator[Tuples]:
         """Yield keys and arguments of tuples that are valid."""
@@ -104,7 +104,7 @@ class GroupBy:
         out = np.concatenate([groups.rows[: len(results)], results], axis=1)
         return Tuples(out, np.full(len(out), FOREVER, np.int64))
 
-    def _compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
+    def compute(self, rows: Matrix, slots: Vector, size: int) -> Matrix:
         """Return the aggregates of groups, a row for each, as codes."""
         spec = self.spec
         out = np.empty((size, len(spec.aggregates)), np.int64)
@@ -213,7 +213,7 @@ class GroupTuples(GroupBy):
         of_tuple = place[bag.numbers]
         inside = np.flatnonzero((of_tuple >= 0) & (bag.until >= bag.now_us))
         slots = of_tuple.take(inside)
-        results = self._compute(bag.rows.take(inside, axis=0), slots, len(chosen))
+        results = self.compute(bag.rows.take(inside, axis=0), slots, len(chosen))
         out = self._change(chosen, np.bincount(slots, minlength=len(chosen)), results)
         self._tidy()
         return out

@@ -13,7 +13,7 @@ import numpy as np
 from midstream.kernels.arrays import Vector
 from midstream.kernels.bag import hash_rows
 from midstream.operators.hopping.bag import Bag, Pairs, side_by_side
-from midstream.operators.hopping.rows import Condition
+from midstream.operators.hopping.rows import ByRow, Condition
 from midstream.operators.hopping.tuples import Tuples, nothing, together, valid
 from midstream.operators.source.memory import check_room
 
@@ -132,14 +132,20 @@ def _check_pairs(count: int, width: int) -> None:
     check_room(8 * (width + 1) * count, "the pairs of a join")
 
 
-class UnionTuples:
+class UnionTuples(ByRow):
     """The tuples of both sides. No state."""
 
     def __init__(self) -> None:
         self.tested = 0
 
-    def complete(self, now_us: int, left: Tuples, right: Tuples) -> Tuples:
-        """Return both sides."""
-        return together([left, right])
+    def complete(self, now_us: int, *sides: Tuples) -> Tuples:
+        """Return the tuples of some sides."""
+        return together(sides)
 
-    delta = complete
+    def delta(self, now_us: int, *sides: Tuples) -> Tuples:
+        """Return what came to some sides and went from them."""
+        return together(sides)
+
+    def in_pieces(self, now_us: int, *sides: Tuples) -> Iterator[Tuples]:
+        """Yield a piece of a side, or both sides."""
+        yield from sides

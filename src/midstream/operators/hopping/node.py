@@ -254,9 +254,9 @@ class Node:
             self._close_hop(None if self.gives_delta else size, size)
 
     def _given(self, now_us: int, last: bool) -> Iterator[tuple[Tuples, ...]]:
-        """Yield the inputs: one that is read row by row in pieces, others whole."""
+        """Yield the inputs: those that are read row by row in pieces, one after the other; others whole."""
         if isinstance(self.core, ByRow):
-            yield from ((piece,) for piece in self.below[0].pieces(now_us, last))
+            yield from ((piece,) for below in self.below for piece in below.pieces(now_us, last))
         else:
             yield tuple(b.step(now_us, last) for b in self.below)
 

@@ -78,7 +78,7 @@ class Condition:
 
 
 class ByRow:
-    """What is given of some tuples does not depend on others, so that it can be computed in any pieces."""
+    """What is given of some tuples does not depend on others, so that it can be computed in any pieces of any input."""
 
     def complete(self, now_us: int, tuples: Tuples) -> Tuples:
         """Return what is given of tuples."""

@@ -7,6 +7,7 @@ import numpy as np
 from midstream.kernels.arrays import Matrix, Vector
 from midstream.kernels.bag import hash_rows
 from midstream.kernels.values import find_slots, keep_slots, known_slots, place_slots
+from midstream.operators.source.memory import check_room
 from midstream.operators.source.tape import grown
 
 
@@ -38,6 +39,7 @@ class ValueTable:
         need = self._count + len(rows)
         if need > len(self.rows):
             size = max(need, 3 * len(self.rows) // 2)
+            check_room(8 * size * (self._width + 2), "different values")
             self.rows, self._hashes = grown(self.rows, self._count, size), grown(self._hashes, self._count, size)
         if 2 * need > len(self._table):
             self._place(1 << (2 * need).bit_length())
