@@ -225,6 +225,15 @@ def test_groups_without_tuples_are_forgotten() -> None:
     assert core.tuples == 0
 
 
+def test_tuples_of_a_group_that_end_together_are_one_entry() -> None:
+    """Also where a look at some of them finds few that do."""
+    coding, count = Coding(), 1 << 15
+    core = KeptGroups(spec_of([("sum", "v"), ("max", "v"), ("sum", "v", True)], coding), coding, lasting=True)
+    rows = [(i % 5, i % 7, None, "a", 0.5, 1) for i in range(count)]
+    core.delta(0, [tuples_of(coding, rows, [1 + i % 1000 for i in range(count)], [1] * count)])
+    assert core.tuples <= 5 + 1000 + 1000 + 2 * 35
+
+
 def test_a_tuple_that_came_and_went_holds_its_group_until_its_end() -> None:
     """Its two ends are noted by the number of the group, which is not another's meanwhile."""
     coding = Coding()

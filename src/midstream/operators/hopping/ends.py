@@ -79,11 +79,13 @@ class Ends:
 
 
 def many_together(slots: Vector, until: Vector) -> bool:
-    """Tell by some tuples whether many of a slot end together."""
+    """Tell by some tuples whether four of a slot, or more, end together."""
     if len(slots) < 4 * len(SAMPLE):
         return False
-    some = SAMPLE % len(slots)
-    return len(ending_together(slots[some], until[some])[0]) < len(some) * 3 // 4
+    some = np.unique(SAMPLE % len(slots))
+    same = len(some) - len(ending_together(slots[some], until[some])[0])
+    # As with birthdays: of some tuples, some**2 / (2 * lots) are expected to be of the lot of another.
+    return same * len(slots) >= 2 * len(some) ** 2
 
 
 def ending_together(slots: Vector, until: Vector) -> tuple[Vector, Vector]:
