@@ -156,14 +156,14 @@ class _Builder:
                 return self._anti(rel, needed, path, by_tuple)
             case Except(left=left, all=bag):
                 sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
-                core = CountValues(len(left.columns), BAG if bag else SET, by_tuple, (_lasts(left), _lasts(rel.right)))
+                core = CountValues(len(left.columns), BAG if bag else SET, by_tuple, (_fold(left), _fold(rel.right)))
                 return core, sides, Layout(rel.columns)
             case Union():
                 sides = [self._exact(child, path, i) for i, child in enumerate(inputs(rel))]
                 return UnionTuples(), sides, Layout(rel.columns)
             case Distinct(child=child):
                 return (
-                    CountValues(len(child.columns), SET, by_tuple, (_lasts(child), False)),
+                    CountValues(len(child.columns), SET, by_tuple, (_fold(child), False)),
                     [self._exact(child, path, 0)],
                     Layout(rel.columns),
                 )
@@ -279,6 +279,11 @@ def _pairs(rel: Rel) -> bool:
     if isinstance(rel, Select | Project | Union):
         return any(_pairs(child) for child in inputs(rel))
     return isinstance(rel, Join)
+
+
+def _fold(rel: Rel) -> bool:
+    """Tell whether of equal tuples, many as they may be, the last one to end can stand for all."""
+    return _pairs(rel) and _lasts(rel)
 
 
 def split_keys(rel: Join | Anti) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:

@@ -99,7 +99,7 @@ def ending_together(slots: Vector, until: Vector) -> tuple[Vector, Vector]:
 
 def in_lots(slots: Vector, until: Vector, signs: Vector) -> tuple[Vector, Tuples]:
     """Return slots, ends and signs as `Ends` takes them; those of a slot that end together as one, if they are many."""
-    if many_together(slots, until):
+    if len(slots) >= 32 * len(SAMPLE) and many_together(slots, until):
         first, lots = ending_together(slots, until)
         slots, until = slots[first], until[first]
         signs = np.bincount(lots, weights=signs).astype(np.int64)
