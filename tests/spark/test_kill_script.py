@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from spark.adopted_kills import LIVES as LIVES_OF_ADOPTED
 from spark.kill_script import KINDS, METHODS, STRATEGIES, draw
 
 import midstream
@@ -16,9 +17,9 @@ EVENT = re.compile(r"event .*?( noted)?")
 LIVES = 60
 
 
-def points_of(*rooms: str) -> set[str]:
-    """Return the points that the code of some rooms passes."""
-    files = [file for room in rooms for file in (HOUSE / room).rglob("*.py")]
+def points_of(*rooms: str, adopted: bool = False) -> set[str]:
+    """Return the points that the code of some rooms passes: that of adopted programs, or all other."""
+    files = [file for room in rooms for file in (HOUSE / room).rglob("*.py") if ("adopted" in file.parts) == adopted]
     return {name for file in files for name in REACHED.findall(file.read_text())}
 
 
@@ -35,6 +36,12 @@ def test_every_point_of_the_live_path_is_drawn(drawn: Counter[tuple[str, str]]) 
     assert names - events == points_of("live", "spark")
     assert {name.removesuffix(" noted") for name in events} >= {"event started", "event change", "event migration"}
     assert len(names) > 50
+
+
+def test_every_point_of_a_deployment_is_in_a_life(drawn: Counter[tuple[str, str]]) -> None:
+    names = {kill.partition(":")[0] for life in LIVES_OF_ADOPTED.values() for kill in life.kills}
+    assert points_of("live", "spark", adopted=True) <= names | {point for point, _ in drawn}
+    assert len(names) >= 20
 
 
 def test_everybody_is_killed_and_halted(drawn: Counter[tuple[str, str]]) -> None:
