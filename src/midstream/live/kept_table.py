@@ -1,6 +1,6 @@
 """A kept table: the answer of a query that hops, kept up to date by its changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from midstream.engine.results.merger import Departure
 from midstream.engine.world import World
 from midstream.kernels.bag import cancel
 from midstream.live.lines import Lines
-from midstream.live.owned_folder import take_folder
+from midstream.live.owned_folder import remove_pending, take_folder
 from midstream.live.result_folder import HOP, replace_answer
-from midstream.live.sink import Owner
+from midstream.live.sink import Owner, anybody
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.model.errors import SinkError
@@ -42,6 +42,7 @@ class KeptTable:
         self.file = folder / TABLE
         self._world = world.for_readers()
         self._query = b""
+        self._check_newest = anybody
         with writing(folder):
             self._world.files.make_folder(folder)
 
@@ -50,6 +51,11 @@ class KeptTable:
         self._query = owner.identity.encode()
         self._check(self._read())
         take_folder(self.file.parent, owner, self._world, lambda: False)
+
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """Keep earlier runs out: one that has read the table before this one has changed it does not replace it."""
+        self._check_newest = check_newest
+        remove_pending(self.file.parent, self._world)
 
     def _check(self, held: pa.Table | None) -> None:
         if held is not None and (held.schema.metadata or {}).get(QUERY) != self._query:
@@ -80,7 +86,7 @@ class KeptTable:
             newest, upto_us = version, hop_us
         if table is not None and table is not held and upto_us is not None:
             said = {FORMATTED: b"%d" % FORMAT, HOP: b"%d" % upto_us, QUERY: self._query, VERSION: b"%d" % newest}
-            replace_answer(self.file, table, said, self._world)
+            replace_answer(self.file, table, said, self._world, self._check_newest)
 
     def _applied(self, table: pa.Table, changes: pa.Table, signs: pa.Array) -> pa.Table:
         coming, going = pc.greater(signs, 0), pc.less(signs, 0)
