@@ -55,6 +55,19 @@ def test_results_that_are_ahead_of_an_older_checkpoint_are_named(tmp_path: Path)
     assert hosted(tmp_path, copy.deepcopy(older), 4) == rows
 
 
+def test_a_table_that_is_ahead_of_an_older_checkpoint_is_named(tmp_path: Path) -> None:
+    """Rows that are judged late by another micro-batch would make other changes of it."""
+    table, rows = KeptTable(tmp_path), answer(10, (1, 1, "a"))
+    table.begin(Owner("me", "query", tmp_path, False))
+    table.fence(0, lambda: None)
+    table.write([rows], rows.rows.schema, 7)
+    with pytest.raises(
+        SinkError, match=r"table.parquet was written in micro-batch 7, .* older, it goes on with 7: rest"
+    ):
+        table.fence(7, behind)
+    table.fence(8, lambda: None)
+
+
 @pytest.mark.parametrize("kind", [ResultFolder, KeptTable])
 def test_a_run_that_begins_removes_what_others_were_about_to_show(kind: type[Any], tmp_path: Path) -> None:
     sink = kind(tmp_path)
