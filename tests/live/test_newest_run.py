@@ -90,3 +90,18 @@ def test_a_run_that_is_behind_shows_nothing(tmp_path: Path) -> None:
     with pytest.raises(MidstreamError, match="is not the last"):
         folder._publish(pa.schema([("k", pa.int64())]), [pa.record_batch({"k": [1]})], 0)
     assert not [file for file in tmp_path.glob("*/*") if file.is_file()]
+
+
+def test_what_kills_have_left_in_a_checkpoint_goes(tmp_path: Path) -> None:
+    folder, stores = tmp_path / "checkpoint", dict[int, Any]()
+    left = [
+        ".status.json.1.pending",
+        ".heartbeat.2.pending",
+        "late/.batch-1.3.pending",
+        "versions/mergers/.1.4.pending",
+    ]
+    for name in (*left, "control/.1.5.pending"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    hosted(tmp_path, stores, 1)
+    assert [str(file.relative_to(folder)) for file in folder.rglob("*.pending")] == ["control/.1.5.pending"]

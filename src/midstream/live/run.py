@@ -164,6 +164,7 @@ class LiveRun:
             self.runs = self._checkpoint.runs.begin(planned)
             reach("run begun")
             self._sink.fence(self.runs.begun[-1][1], self._check_newest)
+            self._checkpoint.remove_pending()
             self._checkpoint.beat()
             self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
             self._write_status("running", None)
