@@ -95,7 +95,11 @@ class HostedRun(LiveRun):
         }  # fmt: skip
         self._heard: set[str] = set()
         self.number = self._next_number()
-        self._begin(lambda: self.number - 1)
+        try:
+            self._begin(lambda: self.number - 1)
+        except BaseException:
+            self._checkpoint.release()
+            raise
 
     def _next_number(self) -> int:
         heads = [store.read_state() for store in self.stores.values()]

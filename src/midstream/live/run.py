@@ -143,6 +143,7 @@ class LiveRun:
             versions = stored_versions(checkpoint, self.who["id"], self.plan, self.catalog.aggregates)
             names = tuple(self.who["labels"])
             reach("sink begun")
+            self._sink = sink
             self.live = LiveQuery(checkpoint, versions, names, sink, settings.ordered, self._adaptation)
             self._read = ReadControls(checkpoint.controls, versions, settings.kept.control_rows)
             self._now = reported_before(checkpoint, self.live)
@@ -162,6 +163,8 @@ class LiveRun:
         with opening(self._checkpoint.folder):
             self.runs = self._checkpoint.runs.begin(planned)
             reach("run begun")
+            self._sink.fence(self.runs.begun[-1][1], self._check_newest)
+            self._checkpoint.remove_pending()
             self._checkpoint.beat()
             self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
             self._write_status("running", None)
@@ -188,6 +191,10 @@ class LiveRun:
         """Return whether another run has begun, though this one goes on: its process was stopped, its lock lost."""
         return self._checkpoint.runs.latest() != self.runs.latest
 
+    def _check_newest(self) -> None:
+        if self._overtaken():
+            raise MidstreamError(f"query '{self.name}' runs in another process: run {self.runs.latest} is not the last")
+
     def places(self) -> tuple[str, str]:
         """Return where the host reads control rows and keeps what is its own; with schemes, whatever its default is."""
         folders = self._checkpoint.controls.folder, self._checkpoint.spark
@@ -203,8 +210,7 @@ class LiveRun:
         if self._leaves_off or (self._end_after is not None and number > self._end_after):
             reach("batch after the end")
             raise EndOfRun(f"micro-batch {number} is the first of the next run")
-        if self._overtaken():
-            raise MidstreamError(f"query '{self.name}' runs in another process: run {self.runs.latest} is not the last")
+        self._check_newest()
         reach("batch begun")
         clock = self._world.clock
         started_s = clock.elapsed_s()

@@ -17,7 +17,7 @@ from midstream.model.failpoint import reach
 from midstream.spark.failure import sentence_of, why_failed
 from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
-from midstream.spark.offsets import planned_batch
+from midstream.spark.offsets import keep_planned, planned_batch
 from midstream.spark.query import PlannedOnSpark
 from midstream.spark.session import one_sentence
 from midstream.spark.settings import with_settings
@@ -87,6 +87,7 @@ class SparkRun(LiveRun):
             raise MidstreamError(f"Spark has no trigger {self._trigger!r}; one is {{'availableNow': True}}") from error
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
+        keep_planned(self._checkpoint.spark, number)
         self.on_batch(SparkLines(lines), number)
         reach("batch returned")  # Spark commits next
 
