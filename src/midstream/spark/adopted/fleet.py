@@ -29,7 +29,7 @@ from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.names import numbers_among
 from midstream.spark.adopted.tee import streams_of
-from midstream.spark.failure import sentence_of
+from midstream.spark.failure import readable_by_spark, sentence_of
 from midstream.spark.graph import ROCKSDB, arrow_schema
 from midstream.spark.offsets import reads_segment
 from midstream.spark.query import SparkStream
@@ -99,7 +99,8 @@ class SparkVersion:
         if not reads_segment(folder.spark, batch):
             raise MidstreamError("its program reads something beside `streams`, so its micro-batches are no segments")
         reach("version begun")
-        rows = frame.toArrow()
+        with readable_by_spark():
+            rows = frame.toArrow()
         reach("version ran")
         if not self.stopped:
             folder.answer(segment, rows.replace_schema_metadata())
