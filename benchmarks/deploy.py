@@ -2,8 +2,8 @@
 
 Rows of one stream come once a second; a windowed sum is replaced by a rewritten one on the way. Three times the same:
 stopped and started with a new checkpoint from the earliest rows, the same from the latest, and by `engine.adopt` and
-`migrate`. Counted in the output: the longest time without output around the change, windows lost or cut short, windows
-repeated, and the rows that all queries have read.
+`migrate`. Counted in the output: the longest time without output before the change and around it, windows lost or cut
+short, windows repeated, and the rows that all queries have read.
 """
 
 import itertools
@@ -156,10 +156,13 @@ def _count(seen: Output, length_s: int, begun_s: float) -> dict[str, float]:
     right = Counter((row["start"], row["k"]) for _, row in seen if row["n"] == whole)
     last = (length_s - 1 - DELAY_S) // WINDOW_S * WINDOW_S
     wanted = {(start, k) for start in range(0, last, WINDOW_S) for k in range(10)}
-    times = sorted({at for at, _ in seen if at - begun_s > WARM_S - 2 * WINDOW_S})
-    silence = max((b - a for a, b in itertools.pairwise(times)), default=float(length_s))
+    times = sorted({at for at, _ in seen if at - begun_s > 2 * WINDOW_S})
+    gaps = [(a - begun_s, b - a) for a, b in itertools.pairwise(times)]
+    before = [gap for at_s, gap in gaps if at_s + gap < WARM_S]
+    around = [gap for at_s, gap in gaps if at_s > WARM_S - 2 * WINDOW_S]
     return {
-        "silence_s": round(silence, 2),
+        "ordinary_s": round(max(before, default=0.0), 2),
+        "silence_s": round(max(around, default=float(length_s)), 2),
         "windows_lost": float(len(wanted - set(right))),
         "windows_repeated": float(sum(count - 1 for count in windows.values())),
         "rows_lost": float(whole * len(wanted - set(right))),
