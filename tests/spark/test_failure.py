@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from midstream.spark.failure import MicroBatchError, readable_by_spark, sentence_of
+from midstream.spark.failure import MicroBatchError, interruption, readable_by_spark, sentence_of
 
 TRACE = "An error occurred while calling o7.getResult.\n"
 SPARKS = re.compile(
@@ -38,6 +38,10 @@ def test_an_interruption_is_found_at_once() -> None:
     found = SPARKS.search(text)
     assert found is not None
     assert len(found[0]) < 150
+
+
+def test_a_query_that_is_stopped_is_interrupted() -> None:
+    assert SPARKS.search(told(interruption())) is not None
 
 
 def test_what_a_cause_says_is_not_searched_either() -> None:

@@ -51,6 +51,11 @@ class MicroBatchError(Exception):
     """What a function for micro-batches has raised, in a text that Spark can read."""
 
 
+def interruption() -> MicroBatchError:
+    """Return what ends a query that is being stopped without a word in the log."""
+    return MicroBatchError(f"py4j.protocol.Py4JJavaError: {_CALLING}: {_INTERRUPTIONS[0]}")
+
+
 @contextmanager
 def readable_by_spark() -> Iterator[None]:
     """Let what is raised in a function for micro-batches be such that Spark can read it.
