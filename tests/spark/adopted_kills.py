@@ -84,7 +84,7 @@ LIVES = {
     ),
     "given up": Life(
         "totals",
-        [migrate("totals_crashing"), migrate("totals_rewritten", at=6)],
+        [migrate("totals_crashing", verify=True, segments=1), migrate("totals_rewritten", at=6)],
         ["deployment rolled back", "rows read:5", "gate pending:4", "gate noted:9", "rows in the journal:3"],
         "totals",
         turns=[1, 3],
