@@ -125,8 +125,13 @@ class Engine:
             raise MidstreamError("declare the streams first: engine.stream(name, frame, time=...)")
         return AdoptedQuery(name, build, tuple(builds), tuple(self._frames.values()), self._spark)
 
-    def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
-        """Declare an aggregate written in Python: called with the values of a window that are not null."""
+    def aggregate(
+        self, name: str, function: Callable[[pa.Array], Any] | type[Any], returns: str | pa.DataType
+    ) -> "Engine":
+        """Declare an aggregate written in Python: called with the values of a window that are not null.
+
+        Of a class with `process(rows)` an object is made for each group of values.
+        """
         check_aggregate_name(name)
         if name.lower() in self._aggregates:
             raise MidstreamError(f"aggregate '{name}' is declared twice")

@@ -14,7 +14,7 @@ from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
-from midstream.spark.failure import sentence_of, why_failed
+from midstream.spark.failure import readable_by_spark, sentence_of, why_failed
 from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
 from midstream.spark.offsets import keep_planned, planned_batch
@@ -88,7 +88,8 @@ class SparkRun(LiveRun):
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
         keep_planned(self._checkpoint.spark, number)
-        self.on_batch(SparkLines(lines), number)
+        with readable_by_spark():
+            self.on_batch(SparkLines(lines), number)
         reach("batch returned")  # Spark commits next
 
     def _beat(self) -> None:
