@@ -66,7 +66,7 @@ class _Picture:
         return self._gutter + self._column * (self._sites.index(site) + 0.5)
 
     def draw(self) -> str:
-        top = 46 + LINE * max(len(lines) for lines in self._heads.values())
+        top = 30 + LINE * max(len(lines) for lines in self._heads.values())
         y = float(top + BELOW)
         for source, target, total, lines in self._links:
             self._arrow(y, source, target, total, lines)
