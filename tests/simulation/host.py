@@ -8,6 +8,7 @@ A host that finds a micro-batch planned and not committed runs that one first, w
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from midstream.engine.run.contract import Framework
 from midstream.live.planned import LiveStream, PlannedLive
 from midstream.live.run import MOST_WAITING, EndOfRun, LiveRun, LiveSettings
 from midstream.live.sink import BatchSink
@@ -28,6 +29,7 @@ class SimulatedHost(LiveRun):
         query = PlannedLive("simulated", script.plans[0], streams, script.planned, {})
         settings = LiveSettings(sim.checkpoint, len(script.labels), script.ordered, [s.name for s in script.schemas])
         settings = replace(settings, kept=script.kept, waiting=script.waiting or MOST_WAITING)
+        settings = replace(settings, framework=Framework(script.framework))
         super().__init__(query, settings, process.world)
         self.sim, self.process = sim, process
         self._open(sink, script.labels[: self.buckets])
@@ -46,6 +48,11 @@ class SimulatedHost(LiveRun):
     def ends(self) -> bool:
         """Return whether the last micro-batch carried a stop."""
         return self._end_after is not None
+
+    @property
+    def drains(self) -> bool:
+        """Return whether a micro-batch of this run has carried a drain: it ends when no mail waits."""
+        return self._drains
 
     def lives(self) -> bool:
         return self.process.alive and not self.over
@@ -69,6 +76,7 @@ class SimulatedHost(LiveRun):
         if number < 0 or number in log.commits:
             number += 1
             self.process.step("plan", changes=False)
+            self.live.nudge()
             controls = self.sim.before_batch(self, number)
             self.process.step(f"offsets {number}")
             log.plan(number, Planned(controls))

@@ -73,6 +73,7 @@ class Script:
     kept: Retention = field(default_factory=lambda: Retention(control_rows=2))
     reorders: bool = False
     """A source gives its rows in another order whenever it is read."""
+    framework: str = "tree"
     deleted: bool = False
     """This process has run another query in the same folders, which was deleted since."""
     tables: dict[tuple[int, str], list[pa.Table | None]] = field(default_factory=dict, compare=False, repr=False)

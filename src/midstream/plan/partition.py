@@ -34,10 +34,19 @@ class Partitioning:
     broadcast: tuple[str, ...]
     one_bucket: str | None
     """Why the query needs a single bucket, or None."""
+    sites: tuple[str, ...] = ()
+    """Aliases that have a bucket of their own each, their nodes; one more bucket is the node that results go to."""
+
+    @property
+    def buckets(self) -> int | None:
+        """Return how many buckets there must be; None: any number will do."""
+        return len(self.sites) + 1 if self.sites else 1 if self.one_bucket else None
 
     def __str__(self) -> str:
         if self.one_bucket:
             return f"one bucket: {self.one_bucket}"
+        if self.sites:
+            return f"a bucket for the node of each of {', '.join(self.sites)}, and one that results go to"
         parts = []
         if self.hashed:
             parts.append("hash " + " = ".join(str(e) for _, e in self.hashed))
@@ -51,6 +60,11 @@ class Partitioning:
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     return _PARTITIONED[query.emit](query)
+
+
+def over_sites(query: Query) -> Partitioning:
+    """Return the partitioning of a query whose streams are joined where they arrive."""
+    return Partitioning((), None, None, (), None, query.aliases)
 
 
 def _of_rows(query: Query) -> Partitioning:

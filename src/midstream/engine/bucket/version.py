@@ -17,7 +17,7 @@ from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.succession import Succession
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Kept, RunSpec, VersionRun
-from midstream.engine.run.family import family_of
+from midstream.engine.run.family import run_of
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
@@ -91,15 +91,15 @@ class VersionInBucket:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
         state, durable = self.state, self._durable
         if durable is None or not state.token:
-            run = family_of(plan).rebuild(self.number, plan, spec, Kept())
+            run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, Kept())
             return Succession(self.number, spec, run, self.intake, state), False
         taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
         exported, coming = Succession.split(taken, state.run)
         if exported is not None:
-            run = family_of(plan).adopt(self.number, spec, exported, state.run)
+            run = run_of(plan, spec.framework).adopt(self.number, spec, exported, state.run)
         else:
             kept = Kept(state.run, self.intake.held(), durable.stage_rows(), state.released_us)
-            run = family_of(plan).rebuild(self.number, plan, spec, kept)
+            run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
         succession = Succession(self.number, spec, run, self.intake, state)
         succession.go_on(state.run, coming)

@@ -47,6 +47,9 @@ class BatchSummary:
     """How often values came into differences or left them before their time."""
     row: str = ""
     """The control row that has the plan that runs, where there is one."""
+    messages: int = 0
+    """Messages that buckets have sent to each other."""
+    mail_bytes: int = 0
 
     def after(self, earlier: "BatchSummary") -> "BatchSummary":
         """Return the sums of this round of a micro-batch and those before it."""
@@ -56,14 +59,14 @@ class BatchSummary:
 
 
 COUNTS = ("rows_in", "rows_out", "late", "ahead", "predicate_evaluations")
-SUMMED = (*COUNTS, "hops", "flips")
+SUMMED = (*COUNTS, "hops", "flips", "messages", "mail_bytes")
 
 
 def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
     """Sum the reports of all buckets of one micro-batch. Broadcast rows count in every bucket that got them."""
     out = BatchSummary()
     for report in reports:
-        for name in (*COUNTS, "waiting", "state_tuples", "state_bytes"):
+        for name in (*COUNTS, "waiting", "state_tuples", "state_bytes", "messages", "mail_bytes"):
             setattr(out, name, getattr(out, name) + report[name])
         out.flips += report["flips"]
         out.held_by, out.silent = report["held_by"], report["silent"]

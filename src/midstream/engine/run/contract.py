@@ -7,7 +7,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from midstream.engine.planning.statistics import BucketStatistics
 from midstream.engine.results.output import Leaving
+from midstream.engine.rows.mail import Message
 from midstream.engine.rows.rows import Rows
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
@@ -90,6 +91,9 @@ class RunSpec:
     """Hops between two looks at what the windows hold."""
     planner: Planner | None = None
     """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
+    place: int = 0
+    """Which of the buckets it is, in their order: the address of its mail."""
+    buckets: int = 1
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class VersionRun(ABC):
     """A drain may be asked for that began in an earlier micro-batch: what has ended since is to be remembered."""
     chosen_by_cost: ClassVar[bool] = False
     """Plans of migrations are chosen from what is known of the rows, once for all buckets."""
+    sends_mail: ClassVar[bool] = False
+    """Runs of a version in different buckets send messages to each other; their host keeps a mailbox."""
     planned_elsewhere: bool = False
     """Plans of migrations are made where buckets meet, and come in control rows."""
     held_elsewhere: Callable[[], list[Leaving]]
@@ -199,6 +205,17 @@ class VersionRun(ABC):
     def phase_now(self) -> str:
         """Return what is going on now."""
         return self.phase
+
+    def receive(self, mail: Sequence[Message]) -> None:  # noqa: B027 - most get none
+        """Take what was sent to this bucket in the micro-batch before; called once in each, before its rows come."""
+
+    def take_mail(self) -> list[Message]:
+        """Return, once, what is to be sent to other buckets.
+
+        It must follow from state, rows and mail alone: a micro-batch that is run again sends the same. Where nothing
+        more happens nothing more is sent, or micro-batches would never end.
+        """
+        return []
 
     @abstractmethod
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
