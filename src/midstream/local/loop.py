@@ -24,7 +24,7 @@ from midstream.local.width import describe, end_by_rows
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
-from midstream.operators.build import check_framework
+from midstream.operators.build import SITES, check_framework
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
 
@@ -57,6 +57,8 @@ class Loop:
 
     def __post_init__(self) -> None:
         check_framework(self.plan, self.framework)
+        if self.framework == SITES:
+            raise MidstreamError(f'framework = "{SITES}" cannot run yet; midstream explain --sites shows its plan')
         if self.batch_us is not None and self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         check_buckets(self.buckets)

@@ -24,7 +24,7 @@ from midstream.local.sources import RecordedStream, open_recorded
 from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
-from midstream.operators.build import check_framework
+from midstream.operators.build import SITES, check_framework
 from midstream.optimize.order_joins import can_choose, order_joins
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.capabilities import refuse
@@ -121,6 +121,11 @@ def _check_run(plan: Plan, scenario: Scenario) -> None:
     except MidstreamError as error:
         raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
     check_framework(plan, scenario.framework)
+    if scenario.framework == SITES:
+        try:
+            scenario.sites.of(plan.query)
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: {error}") from error
 
 
 Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
