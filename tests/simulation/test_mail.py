@@ -21,7 +21,7 @@ from simulation.test_simulation import crash_at_every_step
 
 JOINS = [seed for seed in range(720) if KINDS[seed % len(KINDS)] == JOIN]
 WITHIN = 30
-STRIDE = 16
+STRIDE = 96
 
 
 @pytest.fixture(autouse=True)

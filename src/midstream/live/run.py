@@ -104,6 +104,9 @@ class LiveRun:
         with opening(checkpoint.folder):
             known = read_catalog(checkpoint.versions, query.aggregates, world)
         self.plan = query.plan if known is None else known.first
+        if self.plan.sites != query.plan.sites:
+            found = self.plan.partitioning if self.plan.sites else "join its streams in one place"
+            raise MidstreamError(f"checkpoint {checkpoint.folder} was written for {found}; start with a new checkpoint")
         self.buckets = self.plan.partitioning.buckets or check_buckets(settings.buckets)
         self.runs = Runs()
         self._rates = Rates()

@@ -34,19 +34,31 @@ class Partitioning:
     broadcast: tuple[str, ...]
     one_bucket: str | None
     """Why the query needs a single bucket, or None."""
-    sites: tuple[str, ...] = ()
-    """Aliases that have a bucket of their own each, their nodes; one more bucket is the node that results go to."""
+    at: tuple[tuple[str, str], ...] = ()
+    """The site at which each alias arrives; every site is a bucket."""
+    results_at: str = ""
+    """The site that results go to."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Return the sites in the order of their buckets."""
+        return tuple(dict.fromkeys([*(site for _, site in self.at), self.results_at])) if self.at else ()
 
     @property
     def buckets(self) -> int | None:
         """Return how many buckets there must be; None: any number will do."""
-        return len(self.sites) + 1 if self.sites else 1 if self.one_bucket else None
+        return len(self.sites) or (1 if self.one_bucket else None)
+
+    def bucket_of(self, alias: str) -> int:
+        """Return the bucket of the site at which an alias arrives."""
+        return self.sites.index(dict(self.at)[alias])
 
     def __str__(self) -> str:
         if self.one_bucket:
             return f"one bucket: {self.one_bucket}"
-        if self.sites:
-            return f"a bucket for the node of each of {', '.join(self.sites)}, and one that results go to"
+        if self.at:
+            arrive = ", ".join(f"{alias} at {site}" for alias, site in self.at)
+            return f"a bucket for each site: {arrive}; results go to {self.results_at}"
         parts = []
         if self.hashed:
             parts.append("hash " + " = ".join(str(e) for _, e in self.hashed))
@@ -62,9 +74,10 @@ def partition(query: Query) -> Partitioning:
     return _PARTITIONED[query.emit](query)
 
 
-def over_sites(query: Query) -> Partitioning:
-    """Return the partitioning of a query whose streams are joined where they arrive."""
-    return Partitioning((), None, None, (), None, query.aliases)
+def over_sites(query: Query, sites: tuple[str, ...]) -> Partitioning:
+    """Return the partitioning of a query whose streams are joined where they arrive; see `Plan.sites`."""
+    at = tuple(zip(query.aliases, sites, strict=False))
+    return Partitioning((), None, None, (), None, at, sites[-1])
 
 
 def _of_rows(query: Query) -> Partitioning:

@@ -30,8 +30,8 @@ class Plan:
     modes: tuple[str, ...] = ()
     working: tuple[str, ...] = ()
     method: MethodChoice = "auto"
-    at_sites: bool = field(default=False, metadata={"later": True})
-    """Streams are joined at the sites where they arrive, each in a bucket of its own."""
+    sites: tuple[str, ...] = field(default=(), metadata={"later": True})
+    """Where streams are joined where they arrive: the site of each alias in FROM order, and that of the results."""
 
     def __post_init__(self) -> None:
         if [c.type for c in self.root.columns] != [c.type for c in self.query.root.columns]:
@@ -50,7 +50,7 @@ class Plan:
     @cached_property
     def partitioning(self) -> Partitioning:
         """Return how the work is split over buckets: the same for all plans of a query."""
-        return over_sites(self.query) if self.at_sites else partition(self.query)
+        return over_sites(self.query, self.sites) if self.sites else partition(self.query)
 
     def of_paths(self) -> list[tuple[Path, str]]:
         """Return the mode of each operator by its path from the root."""

@@ -177,7 +177,7 @@ class Rehearsal:
         schedule = [r for r in loop.schedule if adaptation is None or not isinstance(r, MigrationRequest)]
         looks = FOREVER if adaptation is None else adaptation.every
         planner = migrated if adaptation is None else None
-        run = RunSpec(True, Framework(loop.framework, loop.routing), looks, planner)
+        run = RunSpec(True, Framework(loop.framework, loop.routing, loop.sites), looks, planner)
         return BucketSpec(self.versions.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
 
     def begin(self, log: ControlLog | None) -> None:

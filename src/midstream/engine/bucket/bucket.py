@@ -121,7 +121,7 @@ class Bucket:
             "messages": len(mail), "mail_bytes": size_of(mail),
             "unshared": "" if shared else versions.memory_trouble,
             "controls": controls, "drains": drain, "strays": packed.strays, "statistics": statistics,
-            **_runs(newest),
+            **_runs(newest), "run": {} if newest is None else newest.run.report(),
             "wall_ms": (time.perf_counter() - started) * 1000,
         }  # fmt: skip
         return BucketOutput(self.label, leaving, late + far, report, mail)

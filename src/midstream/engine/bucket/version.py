@@ -61,7 +61,8 @@ class VersionInBucket:
         self.state = state
         self._durable = None if store is None else DurableRows(store, state, number)
         self._memory = memory
-        self.intake = Intake(plan, state, self._durable, spec.timings, spec.recorded)
+        kind = run_of(plan, spec.run.framework)
+        self.intake = Intake(plan, state, self._durable, spec.timings, spec.recorded, not kind.keeps_rows)
         self.speaks = first or not plan.partitioning.one_bucket
         """Results come from here: of a version that runs in one bucket only from the first.
 
@@ -93,13 +94,17 @@ class VersionInBucket:
         if durable is None or not state.token:
             run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, Kept())
             return Succession(self.number, spec, run, self.intake, state), False
+        kind = run_of(plan, spec.framework)
+        if kind.keeps_rows:
+            kept = Kept(state.run, released_us=state.released_us, tables=durable.own_tables())
+            return Succession(self.number, spec, kind.rebuild(self.number, plan, spec, kept), self.intake, state), False
         taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
         exported, coming = Succession.split(taken, state.run)
         if exported is not None:
-            run = run_of(plan, spec.framework).adopt(self.number, spec, exported, state.run)
+            run = kind.adopt(self.number, spec, exported, state.run)
         else:
             kept = Kept(state.run, self.intake.held(), durable.stage_rows(), state.released_us)
-            run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, kept)
+            run = kind.rebuild(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
         succession = Succession(self.number, spec, run, self.intake, state)
         succession.go_on(state.run, coming)
@@ -189,8 +194,12 @@ class VersionInBucket:
             durable.keep_stage(k, stage)
         durable.hold_back(run.take_held())
         run.held_elsewhere = durable.take_held
+        if run.keeps_rows:
+            durable.keep_own([pa.Table.from_batches([part]) for part in run.take_tables()])
         self.state.run = self._succession.remember()
         durable.commit()
+        if run.keeps_rows:
+            return True
         return self._memory is None or self._memory.publish(self.number, self.state.token, self._succession.export())
 
     @property

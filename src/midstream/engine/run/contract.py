@@ -22,6 +22,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
+from midstream.sites.declaration import Declared
 
 
 class StageChunk(NamedTuple):
@@ -68,10 +69,12 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Framework:
-    """How joins are executed: as a tree, or by an eddy."""
+    """How joins are executed: as a tree, by an eddy, or where streams arrive."""
 
     name: str = "tree"
     routing: str = "selectivity"
+    sites: Declared | None = None
+    """Of a join over sites: what is declared of them."""
 
 
 Planner = Callable[[Plan, MigrationRequest], Plan]
@@ -107,6 +110,8 @@ class Kept:
     stages: StageTables = ()
     released_us: int = 0
     """Rows below this time have been through the operators."""
+    tables: Sequence[pa.Table] = ()
+    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself."""
 
 
 class VersionRun(ABC):
@@ -132,6 +137,8 @@ class VersionRun(ABC):
     """A drain may be asked for that began in an earlier micro-batch: what has ended since is to be remembered."""
     chosen_by_cost: ClassVar[bool] = False
     """Plans of migrations are chosen from what is known of the rows, once for all buckets."""
+    keeps_rows: ClassVar[bool] = False
+    """Rows that were released are its own to keep, in tables; it is built again from them in every micro-batch."""
     sends_mail: ClassVar[bool] = False
     """Runs of a version in different buckets send messages to each other; their host keeps a mailbox."""
     planned_elsewhere: bool = False
@@ -305,6 +312,14 @@ class VersionRun(ABC):
     @abstractmethod
     def remember(self) -> dict[str, Any]:
         """Return as plain values what a restart has to know besides rows."""
+
+    def take_tables(self) -> list[pa.RecordBatch]:
+        """Return all rows that a run keeps which does so itself."""
+        return []
+
+    def report(self) -> dict[str, Any]:
+        """Return what else there is to say of a micro-batch, as plain values."""
+        return {}
 
     def stage_rows(self) -> list[StageRows]:
         """Return what windows over results want kept."""

@@ -2,12 +2,14 @@
 
 from midstream.engine.run.contract import Framework, VersionRun
 from midstream.engine.run.hopping import HoppingRun
+from midstream.engine.run.sites import SitesRun
 from midstream.engine.run.sliding import SlidingRun
+from midstream.operators.build import SITES
 from midstream.plan.plan import Plan
 from midstream.plan.query import CLOSE, HOP, ROW, When
 
 FAMILY: dict[When, type[VersionRun]] = {ROW: SlidingRun, CLOSE: SlidingRun, HOP: HoppingRun}
-FRAMEWORK: dict[str, type[VersionRun]] = {}
+FRAMEWORK: dict[str, type[VersionRun]] = {SITES: SitesRun}
 """Frameworks whose runs are of a kind of their own."""
 
 
