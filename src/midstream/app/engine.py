@@ -7,7 +7,7 @@ run = engine.query("SELECT ...").start()
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from midstream.app.adopted import AdoptedBuild, AdoptedQuery
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
+from midstream.engine.run.contract import Framework
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
@@ -32,6 +33,7 @@ from midstream.local.replay import make_plan
 from midstream.local.report import Report
 from midstream.local.resume import resume
 from midstream.local.sinks import FileSink, Sink, TableSink
+from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError

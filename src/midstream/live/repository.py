@@ -46,7 +46,7 @@ class Catalog:
     def check(self, plan: Plan) -> None:
         """Refuse a query that reads a stream this run does not read, and any where streams are joined at sites."""
         if self.first.sites:
-            raise MidstreamError("a query over sites cannot be changed to another; start the other one with a new checkpoint")
+            raise MidstreamError("a query over sites cannot be changed; start the other one with a new checkpoint")
         for source in plan.query.sources:
             if source.stream.name not in self.read:
                 raise MidstreamError(

@@ -10,6 +10,8 @@ from midstream.operators.build import SITES, check_framework
 from midstream.plan.plan import Plan
 from midstream.sites.declaration import DEFAULT_LINK, THRESHOLD, UPDATES, Declared, DeclaredSites, Link, Update
 
+__all__ = ["RUN_KEYS", "SITES", "DeclaredSites", "place_plan", "read_sites"]
+
 RUN_KEYS = ("site", "update", "threshold")
 LINK_KEYS = ("from", "to", "latency", "bandwidth")
 NOT_OVER_SITES = ("plan", "adapt", "buckets", "routing", "working")

@@ -90,4 +90,4 @@ def bytes_of(array: pa.Array) -> int:
     try:
         return int(-(-len(array) * array.type.bit_width // 8))
     except ValueError:
-        return 4 * len(array) + sum(map(len, array.cast(pa.binary()).to_pylist()))
+        return 4 * len(array) + sum(len(v) for v in array.cast(pa.binary()).to_pylist() if v is not None)

@@ -23,7 +23,19 @@ from midstream.sites.declaration import DeclaredSites
 TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark", "retention", "links")
 STREAM_KEYS = ("format", "time", "site", *TIMING_KEYS, "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
-RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read", "adapt", "waiting", "framework")
+RUN_KEYS = (
+    "buckets",
+    "plan",
+    "join",
+    "ordered",
+    "trigger",
+    "cores",
+    "master",
+    "also_read",
+    "adapt",
+    "waiting",
+    "framework",
+)
 FRAMEWORKS = ("tree", SITES)
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads as streams of files: they need a path, and a schema before there is any file."""

@@ -53,7 +53,8 @@ class Intake:
         self._state = state
         self._durable = durable
         other_plans = len(self.sources) > 1 or family_of(plan).chosen_by_cost
-        self._window: DurableRows | HeldRows | None = (durable or (HeldRows() if other_plans else None)) if keeps else None
+        window = durable or (HeldRows() if other_plans else None)
+        self._window: DurableRows | HeldRows | None = window if keeps else None
         """The rows a run can be built from: those in the windows, but for those of this micro-batch."""
         self._timings = timings
         self._recorded = recorded

@@ -50,6 +50,8 @@ class BatchSummary:
     messages: int = 0
     """Messages that buckets have sent to each other."""
     mail_bytes: int = 0
+    sites: list[dict[str, Any]] = field(default_factory=list)
+    """Of a join over sites: what each site reports."""
 
     def after(self, earlier: "BatchSummary") -> "BatchSummary":
         """Return the sums of this round of a micro-batch and those before it."""
@@ -79,6 +81,7 @@ def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
         out.bucket_ms = max(out.bucket_ms, report["wall_ms"])
         out.controls = report["controls"]
         out.version, out.plan, out.join = report["version"], report["plan"], report["join"]
+        out.sites += [report["run"]] if report["run"] else []
         out.phase = report["phase"] if out.phase == "steady" else out.phase
     out.migrations = over_all_buckets([report["migrations"] for report in reports])
     return out

@@ -3,8 +3,8 @@
     released rows ──▶ nodes of the site ◀──▶ mail ◀──▶ nodes of other sites
                           └──▶ query node: results in max order, at the site that results go to
 
-State: that of the nodes, as plain values and tables. It is written down in every micro-batch and read again in the next,
-so nothing but the store and the mailbox has a say in what a micro-batch does.
+State: that of the nodes, as plain values and tables. It is written down in every micro-batch and read again in the
+next, so nothing but the store and the mailbox has a say in what a micro-batch does.
 """
 
 from collections import Counter
@@ -17,14 +17,15 @@ from midstream.engine.results.output import Leaving
 from midstream.engine.rows.mail import Message as Mail
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Expiry, Kept, RunSpec, VersionRun
+from midstream.engine.run.site_state import begin_site, export_site, restore_site
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
-from midstream.sites.message import Message
 from midstream.sites.node import Node
+from midstream.sites.packet import Packet
 from midstream.sites.partials import Part
 from midstream.sites.plan import QUERY_NODE
 from midstream.sites.query import JoinedQuery
@@ -47,6 +48,8 @@ class SitesRun(VersionRun):
         self._upto_us = upto_us
         """All rows before this time have come."""
         self._sent: list[Mail] = []
+        self._counts, self._bytes = Counter[str](), Counter[str]()
+        """What was sent since the query began: messages by kind, bytes by the site they went to."""
         self._sites = plan.partitioning.sites
         at = dict(plan.partitioning.at) | {QUERY_NODE: plan.partitioning.results_at}
         self._place_of = {node: self._sites.index(site) for node, site in at.items()}
@@ -66,7 +69,10 @@ class SitesRun(VersionRun):
             tables = [table.combine_chunks() for table in kept.tables]
             parts = [t.to_batches()[0] if t.num_rows else pa.RecordBatch.from_pylist([], t.schema) for t in tables]
             site = restore_site(query, spec.framework.sites, name, kept.remembered["nodes"], parts)
-            return SitesRun(version, plan, spec, site, kept.remembered["upto_us"])
+            run = SitesRun(version, plan, spec, site, kept.remembered["upto_us"])
+            run._counts.update(kept.remembered["messages"])
+            run._bytes.update(kept.remembered["bytes"])
+            return run
         return SitesRun(version, plan, spec, begin_site(query, spec.framework.sites, name))
 
     @classmethod
@@ -82,8 +88,7 @@ class SitesRun(VersionRun):
         """Start counting for a micro-batch."""
         super().begin_batch()
         self._phase = self.phase_now
-        self._counts: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
+        self._exported: tuple[dict[str, Any], list[pa.RecordBatch]] | None = None
 
     @property
     def plan(self) -> Plan:
@@ -112,7 +117,7 @@ class SitesRun(VersionRun):
     def receive(self, mail: Sequence[Mail]) -> None:
         """Let nodes have what those of other sites have said."""
         for letter in mail:
-            self._post(self.site.on_message(Message.decode(letter.body)))
+            self._post(self.site.on_message(Packet.decode(letter.body)))
         self._leave()
 
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
@@ -131,13 +136,13 @@ class SitesRun(VersionRun):
         none = pa.array([], pa.int64()).to_numpy()
         return Part(none, none, {name: pa.array([], kind) for name, kind in types.items()})
 
-    def _post(self, messages: Sequence[Message]) -> None:
+    def _post(self, packets: Sequence[Packet]) -> None:
         """Send messages of nodes to the buckets of the sites they are for."""
-        for message in messages:
-            to = self._place_of[message.to]
-            self._counts[message.kind] += 1
-            self._bytes[self._sites[to]] += message.nbytes
-            self._sent.append(Mail(to, message.kind, message.encode(), self._spec.place))
+        for packet in packets:
+            to = self._place_of[packet.to]
+            self._counts[packet.kind] += 1
+            self._bytes[self._sites[to]] += packet.nbytes
+            self._sent.append(Mail(to, packet.kind, packet.encode(), self._spec.place))
 
     def take_mail(self) -> list[Mail]:
         """Return, once, what is to be sent to other sites."""
@@ -211,14 +216,17 @@ class SitesRun(VersionRun):
 
     def remember(self) -> dict[str, Any]:
         """Return the nodes but for their rows."""
-        return {"upto_us": self._upto_us, "nodes": self._kept[0]}
+        sent = {"messages": dict(self._counts), "bytes": dict(self._bytes)}
+        return {"upto_us": self._upto_us, "nodes": self._kept[0], **sent}
 
     @property
     def _kept(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
-        return export_site(self.site)
+        if self._exported is None:
+            self._exported = export_site(self.site)
+        return self._exported
 
     def report(self) -> dict[str, Any]:
-        """Return what users see of a site: operator sets, windows, what was sent."""
+        """Return what users see of a site: operator sets, rows in windows, what was sent since the query began."""
         return {
             "site": self.site.name,
             "operators": [str(node.epochs.latest.operators) for node in self._nodes],
