@@ -14,7 +14,7 @@ from midstream.engine.run.contract import Framework
 from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.local.sources import recorded_table
 from midstream.plan.plan import Plan
-from midstream.sites.declaration import Declared
+from midstream.sites.declaration import UPDATES, Declared
 from oracle.generate import Case
 from oracle.migrations import plan_of
 from oracle.recompute import plain
@@ -27,7 +27,8 @@ PLACES = ["tokyo", "london", "paris"]
 def draw_sites(rnd: random.Random, case: Case) -> DeclaredSites:
     """Draw where streams arrive, and where results go."""
     at = {name: rnd.choice(PLACES) for name in case.streams}
-    return DeclaredSites(at, rnd.choice([None, *PLACES, "nowhere else"]))
+    update = rnd.choice(UPDATES)
+    return DeclaredSites(at, rnd.choice([None, *PLACES, "nowhere else"]), update, rnd.choice([0.0, 0.1, 1.0]))
 
 
 class SitesCluster(Cluster):

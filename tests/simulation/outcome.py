@@ -110,7 +110,7 @@ def outcome_of(sim: "Simulation") -> Outcome:
         for found in (*out.results.values(), *out.answers.values()):
             found.sort()
     assert sim.last is not None
-    if sim.last.live.mail is not None:
+    if sim.script.framework == "toy":
         last = max(sim.log.commits)
         heads = {label: sim.log.states[label, last][0] for label in sim.last.labels}
         out.mail = {label: heard(head) for label, head in heads.items() if head is not None}

@@ -21,6 +21,7 @@ from midstream.engine.run.site_state import begin_site, export_site, restore_sit
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
+from midstream.model.failpoint import reach
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
@@ -118,6 +119,7 @@ class SitesRun(VersionRun):
         """Let nodes have what those of other sites have said."""
         for letter in mail:
             self._post(self.site.on_message(Packet.decode(letter.body)))
+            reach(f"{letter.kind} read")
         self._leave()
 
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
@@ -142,6 +144,7 @@ class SitesRun(VersionRun):
             to = self._place_of[packet.to]
             self._counts[packet.kind] += 1
             self._bytes[self._sites[to]] += packet.nbytes
+            reach(f"{packet.kind} sent")
             self._sent.append(Mail(to, packet.kind, packet.encode(), self._spec.place))
 
     def take_mail(self) -> list[Mail]:
@@ -231,6 +234,8 @@ class SitesRun(VersionRun):
             "site": self.site.name,
             "operators": [str(node.epochs.latest.operators) for node in self._nodes],
             "windows": {node.name: {a: w.rows for a, w in node.windows.items()} for node in self._nodes},
+            "modification": max((node.epochs.latest.number for node in self._nodes), default=0),
+            "phase": self.phase,
             "messages": dict(self._counts),
             "bytes": dict(self._bytes),
         }
