@@ -3,6 +3,7 @@
 rows of streams, drawn plans ──▶ nodes ⇄ channels, any of which may go on next ──▶ results
 """
 
+import json
 import random
 from collections import deque
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from midstream.plan.plan import Plan
 from midstream.sites.node import Node
+from midstream.sites.node_state import export_node, restore_node
 from midstream.sites.operator_set import operator_sets
-from midstream.sites.packet import Packet
+from midstream.sites.packet import Packet, decode_table, encode_table
 from midstream.sites.partials import Part
 from midstream.sites.plan import QUERY_NODE, ProbeSequence, SitesPlan
 from midstream.sites.query import JoinedQuery
@@ -144,3 +146,6 @@ class DrawnRun:
 
     def _restart(self, alias: str) -> None:
         """Let a node be made again from what it has exported."""
+        plain, tables = export_node(self.nodes[alias])
+        tables = [decode_table(encode_table(t)) for t in tables]
+        self.nodes[alias] = restore_node(self.query, alias, json.loads(json.dumps(plain)), tables, None)

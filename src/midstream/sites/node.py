@@ -16,8 +16,8 @@ what it was given, in that order. How a host drives it:
   then the messages that were addressed to it in the micro-batch before, and returns messages for the next one;
   delivery is exactly-once and in order, so nothing else is needed. Any order among senders, any batching of rows and
   any delay give the same results.
-- `export` returns plain values (JSON) and tables of rows (Arrow), from which `restore` makes the node again. It holds
-  the rows of the windows and what waits, and nothing that is derived from them.
+- `begin_site`, `export_site` and `restore_site` (start.py) make a site, return it as plain values (JSON) and tables of
+  rows (Arrow), and make it again: from the rows of the windows and what waits, and nothing that is derived from them.
 - The node of the query site is a `QueryNode` (results.py): it returns results in max order.
 
 Every stretch of a flow says from which event time to which its heads are, also when there are none: so each node knows
@@ -35,6 +35,7 @@ from midstream.model.time import FOREVER, NEVER
 from midstream.sites.epochs import Epoch, first_epoch
 from midstream.sites.operator_set import OperatorSet
 from midstream.sites.packet import (
+    ABOUT_PLANS,
     GLOBAL_READY,
     LOCAL_READY,
     PARTIALS,
@@ -45,6 +46,7 @@ from midstream.sites.packet import (
 )
 from midstream.sites.partials import Part, Partials
 from midstream.sites.plan import Flow
+from midstream.sites.planner import Planner
 from midstream.sites.query import JoinedQuery
 from midstream.sites.two_phase import TwoPhase
 from midstream.sites.window import NodeWindow, heads_of, shipped
@@ -65,8 +67,10 @@ class Node:
     Invariant: every head is worked on once, by the operator set of its epoch, when all rows it can meet are here.
     """
 
-    def __init__(self, query: JoinedQuery, name: str, operators: OperatorSet) -> None:
+    def __init__(self, query: JoinedQuery, name: str, operators: OperatorSet, planner: Planner | None = None) -> None:
         self.query = query
+        self.planner = planner
+        """Says what is to be said about plans; None: the plan stays."""
         self.name = name
         self.epochs = first_epoch(operators)
         self.windows = {alias: NodeWindow(query, alias) for alias in dict.fromkeys((name, *operators.windows))}
@@ -97,7 +101,11 @@ class Node:
 
     def on_message(self, message: Packet) -> list[Packet]:
         """Take what another node has said."""
-        _MEANING[message.kind](self, message)
+        if message.kind in ABOUT_PLANS:
+            assert self.planner is not None, "nobody speaks of plans that stay"
+            self._out += self.planner.on_packet(message)
+        else:
+            _MEANING[message.kind](self, message)
         return self._go()
 
     def modify(self, number: int, operators: OperatorSet, affected: list[str], after_us: int) -> list[Packet]:
@@ -110,7 +118,7 @@ class Node:
 
     def _go(self) -> list[Packet]:
         """Do all that can be done now."""
-        while self._begin_migration() or self._take_rows() or self._work() or self._go_on_migrating():
+        while self._plan() or self._begin_migration() or self._take_rows() or self._work() or self._go_on_migrating():
             pass
         self._forget()
         out, self._out = self._out, []
@@ -137,7 +145,10 @@ class Node:
             prepared = [to for number, nodes in self.prepared.items() if number > epoch.number for to in nodes]
             for to in dict.fromkeys([*epoch.ships(flow), *prepared]):
                 self._say(ROWS, to, {"low": low, "high": high}, piece.to_batch())
-        self._arrive(flow, low_us, upto_us, heads_of(self.query, self.name, part))
+        heads = heads_of(self.query, self.name, part)
+        self._arrive(flow, low_us, upto_us, heads)
+        if self.planner is not None:
+            self._out += self.planner.on_rows(part, heads, window, upto_us)
         return True
 
     def _on_rows_of_others(self, message: Packet) -> None:
@@ -234,6 +245,15 @@ class Node:
 
     # Migrations.
 
+    def _plan(self) -> bool:
+        """Take up the operator set that the planner has for this node, if there is a new one."""
+        migration = None if self.planner is None else self.planner.begin()
+        if migration is None or self.planner is None:
+            return False
+        others = tuple(n for n in migration.affected if n != self.name)
+        self.queued.append(TwoPhase(migration.modification, migration.after, others, self.planner.after_us))
+        return True
+
     def _begin_migration(self) -> bool:
         """Begin the next migration, if none is under way: ask for the windows that it lacks."""
         if self.migration is not None or not self.queued:
@@ -310,6 +330,8 @@ class Node:
         self.epochs.begin(Epoch(migration.number, position_us, migration.operators))
         self.migration = None
         self.finished.append((migration.number, position_us))
+        if self.planner is not None:
+            self._out += self.planner.migrated(position_us)
         return True
 
     def _worked_us(self, migration: TwoPhase) -> int:

@@ -21,6 +21,7 @@ MODIFICATION, TURN = "modification", "turn"
 KINDS = (
     ROWS, PARTIALS, WINDOW_REQUEST, WINDOW_COPY, LOCAL_READY, GLOBAL_READY, MODIFICATION, TURN,
 )  # fmt: skip
+ABOUT_PLANS = (MODIFICATION, TURN)
 SYNCHRONIZATION = (LOCAL_READY, GLOBAL_READY)
 """The kinds that the paper counts as synchronization messages."""
 

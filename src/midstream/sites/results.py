@@ -15,9 +15,10 @@ from midstream.model.batch import TRIGGER, Results
 from midstream.model.time import NEVER
 from midstream.operators.expression.evaluate import evaluate_all
 from midstream.plan.expr import Column
-from midstream.sites.packet import PARTIALS, Packet
+from midstream.sites.packet import ABOUT_PLANS, PARTIALS, Packet
 from midstream.sites.partials import Partials, one_after_the_other
 from midstream.sites.plan import QUERY_NODE
+from midstream.sites.planner import Planner
 from midstream.sites.query import JoinedQuery
 
 
@@ -26,8 +27,10 @@ class QueryNode:
 
     name = QUERY_NODE
 
-    def __init__(self, query: JoinedQuery) -> None:
+    def __init__(self, query: JoinedQuery, planner: Planner | None = None) -> None:
         self.query = query
+        self.planner = planner
+        """Where this is the central node: who makes plans."""
         self.released_us = NEVER
         self._reached = dict.fromkeys(query.aliases, NEVER)
         """By head: all results before this time are here."""
@@ -36,7 +39,10 @@ class QueryNode:
         self._waiting: list[Partials] = []
 
     def on_message(self, message: Packet) -> list[Packet]:
-        """Take a stretch of results."""
+        """Take a stretch of results, or a report."""
+        if message.kind in ABOUT_PLANS:
+            assert self.planner is not None, "reports go to the central node"
+            return self.planner.on_packet(message)
         assert message.kind == PARTIALS, "the query site is sent results"
         assert message.table is not None
         path = tuple(message.plain["path"])
@@ -63,24 +69,29 @@ class QueryNode:
         ready = [p for p in ready if len(p)]
         return in_max_order(self.query, ready) if ready else None
 
-    def to_plain(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
+    def export(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """Return what it holds as plain values and tables."""
         tables = [p.to_batch((), {a: self.query.carried(a, self.query.aliases) for a in p.path}) for p in self._waiting]
-        plain = {
+        plain: dict[str, Any] = {
             "released": self.released_us,
             "reached": self._reached,
             "ahead": {head: list(ahead.items()) for head, ahead in self._ahead.items()},
             "paths": [list(p.path) for p in self._waiting],
         }
+        if self.planner is not None:
+            plain["planner"], more = self.planner.export()
+            tables += more
         return plain, tables
 
     def load(self, plain: dict[str, Any], tables: list[pa.RecordBatch]) -> None:
-        """Hold what `to_plain` has returned."""
+        """Hold what `export` has returned; the planner has its machine already."""
         self.released_us, self._reached = plain["released"], dict(plain["reached"])
         self._ahead = {head: dict(map(tuple, ahead)) for head, ahead in plain["ahead"].items()}
         width = 1 + self.query.codes
-        named = zip(plain["paths"], tables, strict=True)
+        named = zip(plain["paths"], tables, strict=False)
         self._waiting = [Partials.of_batch(table, tuple(path), width) for path, table in named]
+        if self.planner is not None:
+            self.planner.load(plain["planner"], tables[len(plain["paths"]) :])
 
 
 def _before(partials: Partials, time_us: int) -> int:

@@ -59,7 +59,8 @@ class NodeWindow:
         self.stem = Stem(self.spec, self.sources)
         self._times, self._offsets = Tape(np.int64), Tape(np.int64)
         """Of every row that came and is not before all heads to come."""
-        self._floor_us = NEVER
+        self.floor_us = NEVER
+        """No head to come is before this time."""
 
     @property
     def scan(self) -> Scan:
@@ -86,7 +87,7 @@ class NodeWindow:
             arrival = Arrival(part.times, part.offsets, numbers, part.columns)
             entries = entries_of(self.query, self.spec, self.scan.on_rows(arrival))
             if len(entries):
-                self.stem.insert(entries, self._floor_us, self._number_before(self._floor_us))
+                self.stem.insert(entries, self.floor_us, self._number_before(self.floor_us))
         self.covered_us = max(self.covered_us, upto_us)
 
     def _number_before(self, time_us: int) -> int:
@@ -95,9 +96,9 @@ class NodeWindow:
 
     def expire(self, floor_us: int) -> None:
         """Forget the rows that no head from a time on can meet."""
-        if floor_us <= self._floor_us:
+        if floor_us <= self.floor_us:
             return
-        self._floor_us = floor_us
+        self.floor_us = floor_us
         self.complete_us = max(self.complete_us, floor_us)
         base = self.scan.store.base
         places = self.scan.expire(floor_us, self._number_before(floor_us))
