@@ -17,11 +17,11 @@ from midstream.engine.results.output import Leaving
 from midstream.engine.rows.mail import Message as Mail
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Expiry, Kept, RunSpec, VersionRun
-from midstream.engine.run.site_state import begin_site, export_site, restore_site
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import PlanError
 from midstream.model.failpoint import reach
+from midstream.model.statistics import Statistics
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
@@ -32,9 +32,22 @@ from midstream.sites.plan import QUERY_NODE
 from midstream.sites.query import JoinedQuery
 from midstream.sites.results import QueryNode
 from midstream.sites.site import Site
+from midstream.sites.start import Setup, begin_site, export_site, restore_site
+from midstream.sites.statistics import stream_statistics
 
+PLACE_BYTES, COLUMN_BYTES = 16, 8
+"""What a row takes, and each of its columns, before there is one."""
 STEADY, MIGRATING = "steady", "migrating (distributed track)"
 REFUSED = "a query over sites changes its plan by itself, as the rates of its streams change"
+
+
+def setup_of(plan: Plan, spec: RunSpec) -> Setup:
+    """Return what all sites of a query agree on: nothing is known of its streams before their first rows."""
+    assert spec.framework.sites is not None, "the framework says where streams arrive"
+    query = JoinedQuery(plan)
+    sizes = {alias: PLACE_BYTES + COLUMN_BYTES * len(query.types[alias]) for alias in query.aliases}
+    streams = stream_statistics(plan.query, plan.predicates, Statistics(), sizes)
+    return Setup(query, spec.framework.sites, streams)
 
 
 class SitesRun(VersionRun):
@@ -64,17 +77,16 @@ class SitesRun(VersionRun):
     @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "SitesRun":
         """Return the site of a bucket as it was kept, or as it begins."""
-        query, name = JoinedQuery(plan), plan.partitioning.sites[spec.place]
-        assert spec.framework.sites is not None, "the framework says where streams arrive"
+        setup, name = setup_of(plan, spec), plan.partitioning.sites[spec.place]
         if kept.remembered:
             tables = [table.combine_chunks() for table in kept.tables]
             parts = [t.to_batches()[0] if t.num_rows else pa.RecordBatch.from_pylist([], t.schema) for t in tables]
-            site = restore_site(query, spec.framework.sites, name, kept.remembered["nodes"], parts)
+            site = restore_site(setup, name, kept.remembered["nodes"], parts)
             run = SitesRun(version, plan, spec, site, kept.remembered["upto_us"])
             run._counts.update(kept.remembered["messages"])
             run._bytes.update(kept.remembered["bytes"])
             return run
-        return SitesRun(version, plan, spec, begin_site(query, spec.framework.sites, name))
+        return SitesRun(version, plan, spec, begin_site(setup, name))
 
     @classmethod
     def migrated(cls, running: Plan, request: MigrationRequest) -> Plan:
