@@ -28,6 +28,7 @@ from midstream.live.sink import BatchSink
 from midstream.local.changes import ask_change
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.replay import make_plan
+from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
 
@@ -77,13 +78,18 @@ class HostedRun(LiveRun):
         memories: Mapping[int, OperatorMemory] | None = None,
         kept: Retention | None = None,
         framework: Framework | None = None,
+        sites: DeclaredSites | None = None,
     ) -> None:
         live = [LiveStream(stream, Timing(lateness_us)) for stream in streams]
 
         def plan(query: Any, order: str | None = None, join: str = "auto") -> Any:
             return make_plan(parse_query(query, streams), order, join)
 
-        asked = PlannedLive("q", plan(sql), live, plan, {})
+        first = plan(sql)
+        if sites is not None:
+            first, declared = place_plan(first, sites)
+            framework = Framework(SITES, sites=declared)
+        asked = PlannedLive("q", first, live, plan, {})
         more = {"kept": kept or Retention(), "framework": framework or Framework()}
         super().__init__(asked, LiveSettings(folder / "checkpoint", buckets, **more), world)
         self._open(sink or ResultFolder(folder / "out", world), tuple(range(self.buckets)))

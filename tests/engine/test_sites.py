@@ -7,12 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from engine.cluster import Cluster
+from engine.live_host import HostedRun, two_streams
 
+import midstream as ms
+from midstream.app.status import facts
+from midstream.engine.bucket.store import Store
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.engine.run.contract import Framework
 from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.local.sources import recorded_table
+from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
 from midstream.sites.declaration import UPDATES, Declared
 from oracle.generate import Case
@@ -73,3 +78,56 @@ def test_sites_equal_recomputing(seed: int, tmp_path: Path) -> None:
     cluster.run(rnd.choice([1, 5, 50]) * 1_000_000)
     schema = plan.query.schema.append(pa.field("_time", pa.int64()))
     assert plain(cluster.table(schema), schema) == plain(expected, schema), f"{case.sql} | {plan.partitioning}"
+
+
+JOIN = "SELECT a.v AS x, b.v AS y FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.k = b.k"
+AT = DeclaredSites({"a": "tokyo", "b": "london"}, "paris", "centralized", 0.0)
+
+
+def table_of(rnd: random.Random, second: int) -> pa.Table:
+    times = sorted(rnd.sample(range(second * 1_000_000, (second + 1) * 1_000_000), 40))
+    columns = {"ts": times, "k": [rnd.randrange(6) for _ in times], "v": times, "s": ["x"] * 40}
+    return pa.table(columns, schema=two_streams()[0].columns)
+
+
+def test_a_live_run_says_what_its_sites_do(tmp_path: Path) -> None:
+    rnd, stores = random.Random(5), dict[int, Store]()
+    tables = [{name: table_of(rnd, second) for name in "ab"} for second in range(8)]
+    for half in (tables[:4], tables[4:]):  # stopped between, and gone on with
+        run = HostedRun(JOIN, two_streams(), tmp_path, stores, sites=AT)
+        for given in half:
+            run.tick(given)
+        run.ask_to_end(drain=half is not tables[:4] and given is tables[-1])
+        while run._end_after is None:
+            run.tick({})
+        run.end()
+    engine = ms.Engine()
+    for name in "ab":
+        engine.stream(name, pa.concat_tables([t[name] for t in tables]), time="ts")
+    expected = engine.query(JOIN).start().table()
+    assert ms.read(tmp_path / "out").select(["x", "y"]).to_pylist() == expected.select(["x", "y"]).to_pylist()
+    batch = run.status()["last_batch"]
+    assert [site["site"] for site in batch["sites"]] == ["tokyo", "london", "paris"]
+    assert batch["sites"][0]["operators"][0].startswith("NOS_a = {")
+    assert sum(batch["sites"][0]["bytes"].values()) > 0
+    shown = dict(facts(run.status()))
+    assert "NOS_b" in shown["london"]
+    assert "a bucket for each site: a at tokyo, b at london; results go to paris" in shown["buckets"]
+
+
+def test_what_plans_itself_is_not_asked_to(tmp_path: Path) -> None:
+    stores = dict[int, Store]()
+    run = HostedRun(JOIN, two_streams(), tmp_path, stores, sites=AT)
+    with pytest.raises(MidstreamError, match="a query over sites cannot be changed"):
+        run.change(JOIN + " AND a.v > 1")
+    identity = run.migrate("(b a)")
+    run.tick({"a": table_of(random.Random(1), 0), "b": None})
+    record = run.wait_for_migration(identity, 0)
+    assert record is not None
+    assert record["state"] == "refused"
+    assert "changes its plan by itself" in record["reason"]
+    run.end()
+    moved = DeclaredSites({"a": "tokyo", "b": "tokyo"}, "paris")
+    for sites in (None, moved):
+        with pytest.raises(MidstreamError, match="was written for a bucket for each site: a at tokyo, b at london"):
+            HostedRun(JOIN, two_streams(), tmp_path, stores, sites=sites)
