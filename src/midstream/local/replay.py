@@ -152,7 +152,7 @@ def replay(
     """
     scenario, plan = rehearsal.scenario, rehearsal.plan
     late = late or scenario.late
-    _check_places([p for p in (out, report, late) if p is not None], rehearsal)
+    check_places([p for p in (out, report, late) if p is not None], rehearsal)
     files: list[PendingFile | LateFile | FileSink] = []
     try:
         schema = output_schema(plan, *rehearsal.versions)
@@ -190,7 +190,7 @@ def replay(
     return summary, sink.table() if isinstance(sink, TableSink) else None
 
 
-def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
+def check_places(places: list[Path], rehearsal: Rehearsal) -> None:
     """Refuse to write one file twice or over an input."""
     taken = {s.path.resolve(): f"stream '{s.name}'" for s in rehearsal.scenario.streams}
     taken[rehearsal.scenario.path.resolve()] = "the scenario"
