@@ -20,6 +20,7 @@ from midstream.local.loop import Loop, OnLate, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.local.sites import place_plan
 from midstream.local.sources import RecordedStream, open_recorded
 from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
@@ -164,9 +165,12 @@ def replay(
         report_file = PendingFile(report) if report is not None else None
         if report_file is not None:
             files.append(report_file)
+        sites = None
+        if scenario.framework == SITES:
+            plan, sites = place_plan(plan, scenario.sites)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt),
+            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt), sites=sites,
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         summary = host(loop, sink, progress, on_late)

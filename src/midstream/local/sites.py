@@ -2,17 +2,29 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from midstream.local.toml_file import TomlFile
-from midstream.operators.build import SITES
-from midstream.sites.declaration import DEFAULT_LINK, THRESHOLD, UPDATES, DeclaredSites, Link, Update
+from midstream.operators.build import SITES, check_framework
+from midstream.plan.plan import Plan
+from midstream.sites.declaration import DEFAULT_LINK, THRESHOLD, UPDATES, Declared, DeclaredSites, Link, Update
+
+__all__ = ["RUN_KEYS", "SITES", "DeclaredSites", "place_plan", "read_sites"]
 
 RUN_KEYS = ("site", "update", "threshold")
 LINK_KEYS = ("from", "to", "latency", "bandwidth")
 NOT_OVER_SITES = ("plan", "adapt", "buckets", "routing", "working")
 """Keys of [run] that mean nothing where streams are joined over sites."""
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "bit": 1 / 8, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6}
+
+
+def place_plan(plan: Plan, given: DeclaredSites) -> tuple[Plan, Declared]:
+    """Return a plan whose streams are joined where they arrive, and what is declared of its aliases; or refuse."""
+    check_framework(plan, SITES)
+    declared = given.of(plan.query)
+    sites = (*(declared.sites[alias] for alias in plan.query.aliases), declared.query_site)
+    return replace(plan, sites=sites), declared
 
 
 def read_sites(
