@@ -23,6 +23,7 @@ from midstream.engine.control.versions import KnownVersions
 from midstream.engine.planning.plans import migrated
 from midstream.engine.results.merger import Departure, ResultMerger
 from midstream.engine.results.output import BucketOutput
+from midstream.engine.rows.mail import Message, mail_for
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
@@ -91,6 +92,8 @@ class Cluster:
         self.departures: list[Departure] = []
         self.reports: list[list[dict[str, Any]]] = []
         self.late = 0
+        self.mail: list[Message] = []
+        """What buckets have sent in the last micro-batch."""
 
     @property
     def plan(self) -> Plan:
@@ -129,6 +132,7 @@ class Cluster:
         for place, label in enumerate(self.labels):
             packed = packed_of(place)
             packed.last = last
+            packed.mail = mail_for(place, self.mail)
             tried = None
             if self.rnd.random() < self.crashes:  # an attempt that works and is never committed
                 tried = self.attempt(label, copy.deepcopy(self.stores[label]), packed)
@@ -136,6 +140,7 @@ class Cluster:
                 self.lose_memory()
             outputs.append(self.attempt(label, self.stores[label], packed))
             assert tried is None or given_by(tried) == given_by(outputs[-1]), "attempts give different results"
+            assert tried is None or tried.mail == outputs[-1].mail, "attempts send different mail"
         if self.rnd.random() < self.crashes:  # the driver dies before its state is written
             self.merger().on_batch(copy.deepcopy(outputs), everything=last or drain)
         merger = self.merger()
@@ -146,6 +151,7 @@ class Cluster:
         self.decided = merger.decided()
         self.driver = self._written(merger)
         self.departures += departures
+        self.mail = [message for output in outputs for message in output.mail]
         self.reports.append([output.report for output in outputs])
         self.late += sum(table.num_rows for output in outputs for table in output.late)
         return departures

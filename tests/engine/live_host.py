@@ -15,6 +15,7 @@ from engine.memory_store import MemoryStore
 from midstream.engine.bucket.bucket import Bucket
 from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.version import OperatorMemory
+from midstream.engine.run.contract import Framework
 from midstream.engine.world import World
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
@@ -27,6 +28,7 @@ from midstream.live.sink import BatchSink
 from midstream.local.changes import ask_change
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.replay import make_plan
+from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
 
@@ -75,14 +77,21 @@ class HostedRun(LiveRun):
         make_store: Callable[[int], Store] = lambda label: MemoryStore(),
         memories: Mapping[int, OperatorMemory] | None = None,
         kept: Retention | None = None,
+        framework: Framework | None = None,
+        sites: DeclaredSites | None = None,
     ) -> None:
         live = [LiveStream(stream, Timing(lateness_us)) for stream in streams]
 
         def plan(query: Any, order: str | None = None, join: str = "auto") -> Any:
             return make_plan(parse_query(query, streams), order, join)
 
-        asked = PlannedLive("q", plan(sql), live, plan, {})
-        super().__init__(asked, LiveSettings(folder / "checkpoint", buckets, kept=kept or Retention()), world)
+        first = plan(sql)
+        if sites is not None:
+            first, declared = place_plan(first, sites)
+            framework = Framework(SITES, sites=declared)
+        asked = PlannedLive("q", first, live, plan, {})
+        more = {"kept": kept or Retention(), "framework": framework or Framework()}
+        super().__init__(asked, LiveSettings(folder / "checkpoint", buckets, **more), world)
         self._open(sink or ResultFolder(folder / "out", world), tuple(range(self.buckets)))
         for label in range(self.buckets):
             stores.setdefault(label, make_store(label))
@@ -128,7 +137,10 @@ class HostedRun(LiveRun):
         for label, store in self.stores.items():
             mine = [line for line in lines if line.bucket == label]
             bucket = Bucket(self.bucket_spec(), label, store, self._memories.get(label))
-            output = bucket.on_batch(unpack(mine, bucket.spec, self.number))
+            given = unpack(mine, bucket.spec, self.number)
+            if self.live.mail is not None:
+                given.mail = self.live.mail.box.read(self.number, label)
+            output = bucket.on_batch(given)
             out += [Line(label, kind, blob) for kind, _, blob in to_lines(output)]
         try:
             self.on_batch(HeldLines(out), self.number)

@@ -56,14 +56,16 @@ class Case:
         return f"[ROWS {size}{' PARTITION BY ' + ', '.join(by) if by else ''}]"
 
 
-def draw_case(rnd: random.Random, most_streams: int = 6) -> Case:
-    """Draw a case small enough to recompute by hand."""
-    aliases = [f"q{i}" for i in range(rnd.choice([n for n in (1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6) if n <= most_streams]))]
+def draw_case(rnd: random.Random, most_streams: int = 6, count: int | None = None) -> Case:
+    """Draw a case small enough to recompute by hand; `count` is how many aliases it joins, if that is known."""
+    if count is None:
+        count = rnd.choice([n for n in (1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6) if n <= most_streams])
+    aliases = [f"q{i}" for i in range(count)]
     streams = {f"s{i}": _draw_schema(rnd) for i in range(rnd.randint(1, len(aliases)))}
     names = list(streams)
     rnd.shuffle(names)  # declaration order is not FROM order
     pool = _Pool(rnd)
-    most = {1: 60, 2: 60, 3: 50, 4: 40, 5: 30, 6: 24}[len(aliases)]
+    most = {1: 60, 2: 60, 3: 50, 4: 40, 5: 30, 6: 24, 7: 20, 8: 18}[len(aliases)]
     counts = {name: 0 if rnd.random() < 0.02 else rnd.randint(most // 3, most) for name in names}
     tables = {name: _draw_rows(rnd, streams[name], counts[name], pool) for name in names}
     sources = [(alias, rnd.choice(list(streams))) for alias in aliases]

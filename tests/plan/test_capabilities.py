@@ -60,6 +60,8 @@ OVER_JOIN = f"SELECT COUNT(*) FROM ({JOINED.format('RANGE 1 SECOND')}) [ROWS 3 S
 ASKED: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "framework of a difference": (f"{A} EXCEPT {B}", lambda plan: check_framework(plan, "cacq")),
     "framework of hops": (HOPPING, lambda plan: check_framework(plan, "cacq")),
+    "windows over results at sites": (OVER_JOIN, lambda plan: check_framework(plan, "sites")),
+    "one stream at sites": (A, lambda plan: check_framework(plan, "sites")),
     "strategy of a difference": (
         f"{A} EXCEPT {B} EXCEPT {C}",
         lambda plan: migrate(plan, "hybrid", "((stock orders) prices)"),

@@ -8,9 +8,11 @@ A host that finds a micro-batch planned and not committed runs that one first, w
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from midstream.engine.run.contract import Framework
 from midstream.live.planned import LiveStream, PlannedLive
 from midstream.live.run import MOST_WAITING, EndOfRun, LiveRun, LiveSettings
 from midstream.live.sink import BatchSink
+from midstream.local.sites import SITES, place_plan
 from simulation.log import Planned
 from simulation.process import Process
 from simulation.tasks import SimulatedLines
@@ -19,18 +21,27 @@ if TYPE_CHECKING:
     from simulation.simulation import Simulation
 
 
+MORE_LABELS = (11, 12, 13, 14)
+"""Of queries that need more buckets than a script names."""
+
+
 class SimulatedHost(LiveRun):
     """One driver."""
 
     def __init__(self, sim: "Simulation", process: Process, sink: BatchSink) -> None:
         script = sim.script
         streams = [LiveStream(schema, script.timing_of(k)) for k, schema in enumerate(script.schemas)]
-        query = PlannedLive("simulated", script.plans[0], streams, script.planned, {})
+        plan, framework = script.plans[0], Framework(script.framework)
+        if script.sites is not None:
+            plan, declared = place_plan(plan, script.sites)
+            framework = Framework(SITES, sites=declared)
+        query = PlannedLive("simulated", plan, streams, script.planned, {})
         settings = LiveSettings(sim.checkpoint, len(script.labels), script.ordered, [s.name for s in script.schemas])
         settings = replace(settings, kept=script.kept, waiting=script.waiting or MOST_WAITING)
+        settings = replace(settings, framework=framework)
         super().__init__(query, settings, process.world)
         self.sim, self.process = sim, process
-        self._open(sink, script.labels[: self.buckets])
+        self._open(sink, (*script.labels, *MORE_LABELS)[: self.buckets])
         self.labels = tuple(self.who["labels"])
         self.inputs = [(k, s.schema) for k, s in enumerate(streams) if s.schema.name in self.catalog.read]
         self.over = False
@@ -46,6 +57,11 @@ class SimulatedHost(LiveRun):
     def ends(self) -> bool:
         """Return whether the last micro-batch carried a stop."""
         return self._end_after is not None
+
+    @property
+    def drains(self) -> bool:
+        """Return whether a micro-batch of this run has carried a drain: it ends when no mail waits."""
+        return self._drains
 
     def lives(self) -> bool:
         return self.process.alive and not self.over
@@ -69,6 +85,7 @@ class SimulatedHost(LiveRun):
         if number < 0 or number in log.commits:
             number += 1
             self.process.step("plan", changes=False)
+            self.live.nudge()
             controls = self.sim.before_batch(self, number)
             self.process.step(f"offsets {number}")
             log.plan(number, Planned(controls))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from engine.mail_toy import heard
 
 from midstream.live.blobs import from_blob
 from simulation.disk import File, Folder
@@ -34,6 +35,8 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     events: Counter[str] = field(default_factory=Counter)
     changes: list[Any] = field(default_factory=list)
+    mail: dict[int, Any] = field(default_factory=dict)
+    """What buckets have heard from each other, and when."""
 
     @property
     def rows(self) -> int:
@@ -59,7 +62,7 @@ class Outcome:
         # Of changes that are long over a driver that began later does not know, be it in the undisturbed run.
         known = max(min(len(self.changes), len(expected.changes)), REMEMBERED)
         self.changes, expected.changes = self.changes[-known:], expected.changes[-known:]
-        for what in ("answers", "late", "counts", "events", "changes"):
+        for what in ("answers", "late", "counts", "events", "changes", "mail"):
             got, wanted = getattr(self, what), getattr(expected, what)
             if got != wanted:
                 if isinstance(got, Counter):
@@ -107,6 +110,10 @@ def outcome_of(sim: "Simulation") -> Outcome:
         for found in (*out.results.values(), *out.answers.values()):
             found.sort()
     assert sim.last is not None
+    if sim.script.framework == "toy":
+        last = max(sim.log.commits)
+        heads = {label: sim.log.states[label, last][0] for label in sim.last.labels}
+        out.mail = {label: heard(head) for label, head in heads.items() if head is not None}
     out.changes = [{k: v for k, v in c.items() if k not in CLOCKS} for c in sim.last.live.changes()]
     return out
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
 from midstream.local.replay import make_plan
+from midstream.local.sites import DeclaredSites
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
@@ -73,6 +74,9 @@ class Script:
     kept: Retention = field(default_factory=lambda: Retention(control_rows=2))
     reorders: bool = False
     """A source gives its rows in another order whenever it is read."""
+    framework: str = "tree"
+    sites: DeclaredSites | None = None
+    """Where streams arrive, if they are joined there."""
     deleted: bool = False
     """This process has run another query in the same folders, which was deleted since."""
     tables: dict[tuple[int, str], list[pa.Table | None]] = field(default_factory=dict, compare=False, repr=False)

@@ -201,7 +201,7 @@ class Simulation:
             raise Found("the query does not come to rest")
         if number > len(self.script.batches):
             machine.finish()
-        rest = not self.to_ask and not machine.fibers and not host.live.unread
+        rest = not self.to_ask and not machine.fibers and not (host.live.unread or host.live.mail_waits())
         if number >= len(self.script.batches) + IDLE and rest and not self._unread(host) and not host.last_asked:
             self._sent(len(self.sent), (host.ask_to_end(drain=True), host.runs.latest))
             host.last_asked = True
@@ -264,7 +264,7 @@ class Simulation:
         asked = self.run_of[number] == host.runs.latest and any(
             self.effective(number, name) for name in self.log.offsets[number].controls
         )
-        if asked != host.ends:
+        if asked != host.ends and not host.drains:
             raise Found(f"a stop in micro-batch {number} is {'not obeyed' if asked else 'for another run, and obeyed'}")
 
     def _check_packed(self, host: SimulatedHost) -> None:

@@ -144,7 +144,10 @@ class SimulatedLines:
         memory = TaskMemory(process.machine.memory, host.who["id"], label, process)
         packed = rnd.sample(packed, len(packed))
         process.step("bucket opened", changes=False)
-        output = Bucket(spec, label, store, memory).on_batch(unpack(packed, spec, self.batch))
+        given = unpack(packed, spec, self.batch)
+        if host.live.mail is not None:
+            given.mail = replace(host.live.mail.box, world=process.world).read(self.batch, part)
+        output = Bucket(spec, label, store, memory).on_batch(given)
         memory.release()
         process.step("bucket done", changes=False)
         rows = [(label, kind, blob) for kind, _, blob in to_lines(output)]

@@ -102,7 +102,7 @@ def live(life: Life, folder: Path, seed: int = 7) -> list[str]:
     notes = folder / "notes"
     environment = {**os.environ, VARIABLE: ",".join(life.kills), NOTES: str(notes)}
     for _ in range(len(life.kills) + MOST_STARTS_MORE):
-        code = _start(folder, environment)
+        code = start(DRIVER, folder, environment)
         if code == 0:
             break
         if code not in (-signal.SIGKILL, 137):
@@ -120,11 +120,11 @@ def live(life: Life, folder: Path, seed: int = 7) -> list[str]:
     return wrong
 
 
-def _start(folder: Path, environment: dict[str, str]) -> int:
+def start(driver: Path, folder: Path, environment: dict[str, str]) -> int:
     """Start a driver and wait until it ends; nothing of it stays."""
     with open(folder / "driver.log", "ab") as log:
         process = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(folder)], stdout=log, stderr=log, env=environment, start_new_session=True
+            [sys.executable, str(driver), str(folder)], stdout=log, stderr=log, env=environment, start_new_session=True
         )
         try:
             code = process.wait(LIMIT_S)

@@ -31,6 +31,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.live.control_log import ControlLog
 from midstream.live.lines import of_lines
+from midstream.live.mailbox import Mailbox
 from midstream.live.pack import CONTROL, PACKED, Packer, packed_batch
 from midstream.spark import rehearse
 from midstream.spark.processor import OUTPUT, BucketProcessor
@@ -63,6 +64,7 @@ class Waiting:
     staged: list[Path]
     """The folder of each stream, one file per micro-batch."""
     done: threading.Event
+    mail: Mailbox | None = None
     failure: BaseException | None = None
 
     @property
@@ -101,8 +103,9 @@ class ControlAll:
 class ProcessAll(StatefulProcessor):
     """Hosts buckets of many rehearsals: what one does is up to its label."""
 
-    def __init__(self, specs: dict[int, tuple[BucketSpec, str]]) -> None:
+    def __init__(self, specs: dict[int, tuple[BucketSpec, str]], mail: dict[int, Mailbox] | None = None) -> None:
         self._specs = specs
+        self._mail = mail or {}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._one = BucketProcessor(lambda label: self._specs[label][0], "")
@@ -112,6 +115,7 @@ class ProcessAll(StatefulProcessor):
         label = int(key[0])
         try:
             self._one._shared = self._specs[label][1]
+            self._one._mail = self._mail.get(label)
             yield from list(self._one.handleInputRows(key, rows, timerValues))
         except Exception:
             yield Row(bucket=label, kind=FAILED, rows=0, blob=traceback.format_exc().encode())
@@ -193,7 +197,8 @@ class Together:
             for name in names
         ]
         staged = sorted((folder / "in").iterdir(), key=lambda p: int(p.name.removeprefix("stream")))
-        mine = Waiting(run, run.labels, run.spec(), shared, packers, staged, threading.Event())
+        mail = None if run.mail is None else run.mail.box
+        mine = Waiting(run, run.labels, run.spec(), shared, packers, staged, threading.Event(), mail)
         self._waiting.append(mine)
         self._baton.release()
         mine.done.wait()
@@ -220,7 +225,6 @@ class Together:
 
     def _stream(self, runs: list[Waiting], folder: Path) -> None:
         owner = {label: run for run in runs for label in run.labels}
-        last = max(run.batches for run in runs)
         controls = Controls(runs, folder / "control")
         over = threading.Event()
 
@@ -238,7 +242,7 @@ class Together:
                     except Exception as error:
                         run.failure = error
             controls.forward(number + 1)
-            if number + 1 >= last:
+            if number + 1 >= max(run.batches for run in runs):
                 over.set()
 
         packers = {(n, k): packer for n, run in enumerate(runs) for k, packer in enumerate(run.packers)}
@@ -247,7 +251,8 @@ class Together:
             packed = frame.mapInArrow(PackAll(packers), PACKED)
             labels = {n: run.labels for n, run in enumerate(runs)}
             sent = self._spark.readStream.text(str(controls.folder)).mapInArrow(ControlAll(labels), PACKED)
-            processor = ProcessAll({label: (run.spec, run.shared) for label, run in owner.items()})
+            mail = {label: run.mail for label, run in owner.items() if run.mail is not None}
+            processor = ProcessAll({label: (run.spec, run.shared) for label, run in owner.items()}, mail)
             lines = packed.unionByName(sent).groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
             writer = lines.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
             query = writer.start()

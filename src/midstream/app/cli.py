@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +20,10 @@ from midstream.engine.planning.constants import save_constants
 from midstream.local.calibrate import calibrate
 from midstream.local.changes import explain_change, labels_of, plan_change
 from midstream.local.explain import explain_migration, explain_plan
-from midstream.local.replay import Rehearsal, make_plan, prepare
-from midstream.local.scenario import read_scenario
+from midstream.local.explain_sites import check_over_sites, explain_sites
+from midstream.local.replay import Rehearsal, check_places, make_plan, prepare
+from midstream.local.scenario import Scenario, read_scenario
+from midstream.local.sites_picture import sites_picture, write_picture
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.plan.plan import Plan
@@ -89,6 +92,12 @@ def explain_command(
             help="With --change: what matters, of loss, response, query-order, stream-order, duplicates, resources.",
         ),
     ] = None,
+    sites: Annotated[
+        bool, typer.Option("--sites", help="Say where each join takes place, and what each node does for it.")
+    ] = False,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="With --sites: draw the sites and the flows between them here (SVG).")
+    ] = None,
 ) -> None:
     """Print the plan of a scenario's query: output, join tree, windows, partitioning. Runs nothing.
 
@@ -102,10 +111,18 @@ def explain_command(
 
     Example: `midstream explain scenario.toml --migrate "(a (b (c d)))"`
 
+    With --sites it says, of streams that have a site, what each of their new rows probes, in which order and where,
+    what that costs, and the operators of each node.
+
     Example: `midstream explain scenario.toml --change new.sql --matters loss,query-order`
+
+    Example: `midstream explain scenario.toml --sites --svg sites.svg`
     """
     read = read_scenario(scenario)
     _check_options(join, migrate, strategy, change, {"--method": method, "--order": in_order, "--matters": matters})
+    if sites or svg is not None:
+        _explain_sites(read, sites, svg, (plan, migrate, change))
+        return
     rehearsal = prepare(read)
     order = plan if plan is not None else read.plan
     chosen = make_plan(rehearsal.plan.query, order, join or read.join, rehearsal.streams)
@@ -133,6 +150,20 @@ def _check_options(
             raise MidstreamError(f"{option} goes with --change")
     if strategy is not None and migrate is None:
         raise MidstreamError("--strategy goes with --migrate")
+
+
+def _explain_sites(read: Scenario, sites: bool, svg: Path | None, others: Sequence[str | None]) -> None:
+    if not sites:
+        raise MidstreamError("--svg goes with --sites")
+    if any(other is not None for other in others):
+        raise MidstreamError("--sites explains the plan over sites, and not --plan, --migrate or --change")
+    rehearsal = prepare(read)
+    check_over_sites(rehearsal.plan)
+    explained = explain_sites(rehearsal.plan, read.sites.of(rehearsal.plan.query), rehearsal.streams)
+    if svg is not None:
+        check_places([svg], rehearsal)
+        write_picture(svg, sites_picture(explained))
+    print(explained)
 
 
 def _explain_migration(rehearsal: Rehearsal, chosen: Plan, asked: MigrationRequest) -> None:

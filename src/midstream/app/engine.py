@@ -7,7 +7,7 @@ run = engine.query("SELECT ...").start()
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from midstream.app.adopted import AdoptedBuild, AdoptedQuery
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.schema import output_schema
+from midstream.engine.run.contract import Framework
 from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
@@ -32,6 +33,7 @@ from midstream.local.replay import make_plan
 from midstream.local.report import Report
 from midstream.local.resume import resume
 from midstream.local.sinks import FileSink, Sink, TableSink
+from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError
@@ -168,6 +170,7 @@ class SparkQuery(PlannedOnSpark):
         adapt: str | None = None,
         waiting: int = MOST_WAITING,
         retention: Mapping[str, int] | None = None,
+        sites: DeclaredSites | Mapping[str, str] | None = None,
     ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
@@ -177,13 +180,19 @@ class SparkQuery(PlannedOnSpark):
         {"availableNow": True}. `streams` names further streams to read, for later versions of the query. `adapt` says
         what a hopping query may adapt by itself: "modes", "hop=1s..10s", or both. With more rows than `waiting` that
         wait for other streams the query fails, and says for which. `retention` says how much is kept of late
-        rows, events and control rows: `late_files`, `event_bytes`, `control_rows`.
+        rows, events and control rows: `late_files`, `event_bytes`, `control_rows`. With `sites`, the site of each
+        stream by its name, streams are joined where they arrive.
         """
         from midstream.spark.run import SparkRun  # PySpark is an extra
 
         trigger = {} if trigger is None else trigger
         if not isinstance(trigger, dict):
             raise MidstreamError(f"a trigger is what Spark's takes, such as {{'availableNow': True}}, not {trigger!r}")
+        plan, framework = self.plan, Framework()
+        if sites is not None:
+            given = sites if isinstance(sites, DeclaredSites) else DeclaredSites(dict(sites))
+            plan, declared = place_plan(plan, given)
+            framework = Framework(SITES, sites=declared)
         count = buckets if buckets is not None else self.spark.sparkContext.defaultParallelism
         ends = bool(trigger.get("availableNow") or trigger.get("once"))
         settings = LiveSettings(
@@ -195,8 +204,9 @@ class SparkQuery(PlannedOnSpark):
             ends,
             check_waiting(waiting),
             Retention.of(retention),
+            framework,
         )
-        return SparkRun(self, sink, settings, trigger)
+        return SparkRun(replace(self, plan=plan), sink, settings, trigger)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def launch(file: PipelineFile, spark: Any) -> SparkRun:
                 file.adapt,
                 file.waiting,
                 file.retention,
+                file.sites,
             )
     except PipelineError:
         raise

@@ -106,6 +106,7 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [("too far ahead", f"{status['ahead']:,}")] if status.get("ahead") else []
     if not batch:
         return [*rows, ("last batch", "none yet")]
+    rows += [row for site in batch.get("sites", ()) for row in site_figures(site)]
     rows += [
         ("waiting", f"{batch['waiting']:,}" + (f"   {held}" if (held := holding(batch)) else "")),
         *([("silent", ", ".join(batch["silent"]))] if batch.get("silent") else []),
@@ -114,6 +115,22 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("last batch", f"number {batch['batch']}, took {span(batch['wall_ms'] / 1000)}"),
     ]
     return rows
+
+
+def site_figures(site: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what people want to know of one site: what its nodes do, the windows they hold, what it has sent.
+
+    >>> said = {"operators": ["NOS_a = {ship(S_a, N_b)}"], "windows": {"a": {"a": 1200}}, "modification": 3}
+    >>> site_figures({"site": "tokyo", "phase": "steady", "bytes": {"london": 2_000_000}, **said})
+    [('tokyo', 'NOS_a = {ship(S_a, N_b)}; windows at a: a 1,200; 2.0 MB sent to london; modification 3')]
+    """
+    held = [
+        f"windows at {n}: " + ", ".join(f"{a} {rows:,}" for a, rows in w.items()) for n, w in site["windows"].items()
+    ]
+    sent = [f"{megabytes(size)} sent to {to}" for to, size in site["bytes"].items()]
+    modified = [f"modification {site['modification']}"] if site["modification"] else []
+    phase = [site["phase"]] if site["phase"] != "steady" else []
+    return [(site["site"], "; ".join([*site["operators"], *held, *sent, *modified, *phase]))]
 
 
 def adopted_figures(status: dict[str, Any]) -> list[tuple[str, str]]:

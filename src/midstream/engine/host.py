@@ -27,6 +27,7 @@ from midstream.engine.results.merger import Departure, ResultMerger
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, over_all_buckets, total
+from midstream.engine.rows.mail import mail_for
 from midstream.engine.rows.packed import Packed
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.rows.rows import Rows
@@ -194,14 +195,15 @@ class QueryHost:
             outputs = [bucket.on_batch(part) for bucket, part in zip(self.buckets, packed, strict=True)]
             self._meet(outputs, last, left)
             elements = self.merger.decided()
+            mail = [message for output in outputs for message in output.mail]
             paused = any(output.report["paused"] for output in outputs)
-            if not (elements or paused):
+            if not (elements or paused or mail):
                 return left
-            begins = 0 if elements else 1
+            begins = 0 if elements else 1 if paused else begins
             for element in elements:
                 self.controls.send(ELEMENT, **element)
             controls = self.controls.take()
-            packed = [Packed() for _ in self.labels]
+            packed = [Packed(mail=mail_for(label, mail)) for label in self.labels]
 
     def _meet(self, outputs: list[BucketOutput], last: bool, left: Left) -> None:
         left.departures += self.merger.on_batch(outputs, everything=last)
@@ -309,4 +311,6 @@ def buckets_for(plans: Sequence[Plan], schedule: Sequence[Due], buckets: int) ->
     the same micro-batch, must know it at once.
     """
     delayed = any(isinstance(r, ChangeRequest) and r.method == DELAYED_DRAIN for r in schedule)
-    return 1 if delayed or all(p.partitioning.one_bucket for p in plans) else buckets
+    needed = [p.partitioning.buckets for p in plans]
+    several = [count for count in needed if count is not None and count > 1]
+    return 1 if delayed or all(count == 1 for count in needed) else max(several, default=buckets)

@@ -8,6 +8,7 @@ checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/heartbeat      written every few seconds by the process that runs the query
 checkpoint/events.jsonl   what happened, one line each
 checkpoint/versions       versions of the query as JSON; in mergers/ how far a change has come
+checkpoint/mail           what buckets have sent to each other, a file per micro-batch
 checkpoint/late           rows that came too late, a file per micro-batch
 checkpoint/lock           held by the process that runs the query
 """
@@ -26,6 +27,7 @@ from midstream.engine.world import World, document_bytes
 from midstream.live.control_log import ControlLog
 from midstream.live.events import EventLog
 from midstream.live.kept import Retention
+from midstream.live.mailbox import Mailbox
 from midstream.live.repository import query_text
 from midstream.live.run_log import RunLog
 from midstream.local.disk import THIS_MACHINE
@@ -86,6 +88,11 @@ class Checkpoint(HeldFolder):
     def mergers(self) -> Path:
         """Return the folder in which the driver keeps how far a change has come."""
         return self.folder / "versions" / "mergers"
+
+    @property
+    def mail(self) -> Mailbox:
+        """Return the messages of buckets to each other."""
+        return Mailbox(self.folder / "mail", self.world)
 
     def known(self) -> dict[str, Any] | None:
         """Return who the query is, or None before that is written down."""

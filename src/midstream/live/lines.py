@@ -11,8 +11,9 @@ import pyarrow as pa
 from midstream.change.merger import versioned
 from midstream.engine.results.output import ORDER, BucketOutput, Leaving, lists, of_table, to_table
 from midstream.live.blobs import from_blob, to_blob
+from midstream.live.mailbox import of_batches, to_batches
 
-RESULT, REPORT, LATE = 0, 1, 2
+RESULT, REPORT, LATE, MAIL = 0, 1, 2, 3
 """Kinds of lines."""
 SAID = b"midstream.leaving"
 """What a blob of results says of them: version, hop, held back until when."""
@@ -37,6 +38,8 @@ def to_lines(output: BucketOutput) -> Iterator[tuple[int, int, bytes]]:
         yield RESULT, len(item.results), to_blob(_table(item))
     for table in output.late:
         yield LATE, table.num_rows, to_blob(table)
+    for batch in to_batches(output.mail):
+        yield MAIL, batch.num_rows, to_blob(batch)
     yield REPORT, 0, json.dumps(output.report).encode()
 
 
@@ -59,6 +62,7 @@ def reports_of(lines: Iterable[Any]) -> list[dict[str, Any]]:
 def of_lines(lines: Iterable[Any]) -> list[BucketOutput]:
     """Return what all buckets emitted in a micro-batch; lines have bucket, kind and blob."""
     outputs: dict[int, BucketOutput] = {}
+    mail: dict[int, list[pa.RecordBatch]] = {}
     for line in lines:
         output = outputs.setdefault(line.bucket, BucketOutput(line.bucket))
         blob = bytes(line.blob)
@@ -66,8 +70,12 @@ def of_lines(lines: Iterable[Any]) -> list[BucketOutput]:
             output.report = json.loads(blob)
         elif line.kind == LATE:
             output.late.append(from_blob(blob))
+        elif line.kind == MAIL:
+            mail.setdefault(line.bucket, []).extend(from_blob(blob).to_batches())
         else:
             output.leaving.append(_leaving(from_blob(blob)))
+    for bucket, batches in mail.items():
+        outputs[bucket].mail = list(of_batches(batches))
     return [outputs[bucket] for bucket in sorted(outputs)]
 
 

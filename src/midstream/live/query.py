@@ -11,7 +11,7 @@ from typing import Any, cast
 from midstream.change.forget import forget_settled
 from midstream.change.record import OPEN
 from midstream.engine.bucket.spec import BucketSpec
-from midstream.engine.control.controls import CONTROL, ELEMENT, MET
+from midstream.engine.control.controls import CONTROL, ELEMENT, MAIL, MET
 from midstream.engine.control.runs import Runs
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.planner import Planner, looks_of
@@ -19,10 +19,11 @@ from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary
 from midstream.engine.results.schema import output_schema
-from midstream.engine.run.contract import RunSpec
-from midstream.engine.run.family import family_of
+from midstream.engine.run.contract import Framework, RunSpec
+from midstream.engine.run.family import family_of, run_of
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.lines import Lines, of_lines
+from midstream.live.mailbox import MailWriter
 from midstream.live.merger_log import MergerLog
 from midstream.live.repository import Catalog, StoredVersions, read_catalog, write_catalog
 from midstream.live.sink import BatchSink
@@ -75,12 +76,14 @@ class LiveQuery:
         sink: BatchSink,
         ordered: bool = False,
         adaptation: Adaptation | None = None,
+        framework: Framework | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
         self._ordered = ordered
         self._labels = labels
         self._adaptation = adaptation
+        self._framework = framework or Framework()
         self.versions = versions
         self._log = MergerLog(checkpoint.mergers, labels, versions.plan_of, checkpoint.world)
         self._merger = self._log.before(1 << 62)
@@ -95,6 +98,9 @@ class LiveQuery:
         """The versions that buckets remembered after each of the last two micro-batches."""
         self._begun = False
         """A micro-batch of this run has come."""
+        sends_mail = run_of(versions.plan_of(1), self._framework).sends_mail
+        self.mail = MailWriter(checkpoint.mail) if sends_mail else None
+        """Where messages of buckets to each other go; None: buckets send none."""
         self.unread: frozenset[str] = frozenset()
         """Control rows that say what buckets have caused together, and that they have not read."""
 
@@ -135,7 +141,7 @@ class LiveQuery:
 
     def spec(self, timings: dict[int, Timing], runs: Runs) -> BucketSpec:
         """Return what all buckets share."""
-        run = RunSpec(ordered=self._ordered, looks=looks_of(self._adaptation))
+        run = RunSpec(self._ordered, self._framework, looks_of(self._adaptation))
         return BucketSpec(self.versions.plan_of, timings, False, self._labels, run, runs=runs)
 
     def on_batch(self, lines: Lines, number: int) -> tuple[list[BucketOutput], list[tuple[str, Event]]]:
@@ -161,6 +167,8 @@ class LiveQuery:
             outputs = of_lines(self._sink.write_lines(lines, schema, number, self._ordered))
             merger.on_batch(outputs)
         reach("results written")
+        if self.mail is not None:
+            self.mail.write(number, [message for output in outputs for message in output.mail])
         reports = [output.report for output in outputs]
         self._in_buckets = [*self._in_buckets[-1:], {n for r in reports for n in r["known"]}]
         self.unread -= {c["id"] for report in reports[:1] for c in report["controls"]}
@@ -195,6 +203,18 @@ class LiveQuery:
                 state = {"state": "refused", "reason": item["refused"]} if "refused" in item else {"state": "in effect"}
                 news.append((CONTROL, {**more, "position_us": item["at_us"], **state}))
         return news + [("change", {"batch": batch, **r}) for r in self.records.see(self._records())]
+
+    def mail_waits(self) -> bool:
+        """Return whether buckets have sent messages that the next micro-batch is to read."""
+        return self.mail is not None and self.mail.waiting() is not None
+
+    def nudge(self) -> str | None:
+        """Let another micro-batch come, be there rows or not, if messages wait for it; return the control row.
+
+        It is sent once for each micro-batch that has sent messages, whoever asks again.
+        """
+        waits = None if self.mail is None else self.mail.waiting()
+        return None if waits is None else self._checkpoint.controls.send(MAIL, identity=f"{waits:08d}-mail")
 
     def changes(self) -> list[Event]:
         """Return what became of each change of this run, and of the last ones before it."""

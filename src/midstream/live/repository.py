@@ -44,7 +44,9 @@ class Catalog:
     """The plan of version 1."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a query that reads a stream this run does not read."""
+        """Refuse a query that reads a stream this run does not read, and any where streams are joined at sites."""
+        if self.first.sites:
+            raise MidstreamError("a query over sites cannot be changed; start the other one with a new checkpoint")
         for source in plan.query.sources:
             if source.stream.name not in self.read:
                 raise MidstreamError(

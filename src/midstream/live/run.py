@@ -18,11 +18,12 @@ from midstream.change.record import OPEN
 from midstream.change.request import DRAIN as drain_method
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.bucket.spec import BucketSpec
-from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MIGRATE, SNAPSHOT, STOP
+from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MAIL, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.control.runs import Runs
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, held_back, total
+from midstream.engine.run.contract import Framework
 from midstream.engine.world import World
 from midstream.live.change import prepare_change, prepare_known, stored_versions
 from midstream.live.checkpoint import Checkpoint
@@ -52,8 +53,6 @@ ENDING = (STOP, DRAIN)
 EVENTS = {CHANGE: "change asked"}
 """What reading a control row is called in the events, where that is not what it asks for."""
 LOOK_S = 0.05
-
-
 NAMED_STRAYS = 20
 """What is no control row and is named in the events, in a micro-batch."""
 MOST_WAITING = 10_000_000
@@ -86,6 +85,8 @@ class LiveSettings:
     """Rows that may wait for other streams in a bucket; with more of them the query fails."""
     kept: Retention = field(default_factory=Retention)
     """How much is kept of what grows with the age of the query."""
+    framework: Framework = field(default_factory=Framework)
+    """How joins are executed."""
 
 
 class LiveRun:
@@ -103,7 +104,10 @@ class LiveRun:
         with opening(checkpoint.folder):
             known = read_catalog(checkpoint.versions, query.aggregates, world)
         self.plan = query.plan if known is None else known.first
-        self.buckets = 1 if self.plan.partitioning.one_bucket else check_buckets(settings.buckets)
+        if self.plan.sites != query.plan.sites:
+            found = self.plan.partitioning if self.plan.sites else "join its streams in one place"
+            raise MidstreamError(f"checkpoint {checkpoint.folder} was written for {found}; start with a new checkpoint")
+        self.buckets = self.plan.partitioning.buckets or check_buckets(settings.buckets)
         self.runs = Runs()
         self._rates = Rates()
         self._records = Records(most=MOST_RECORDS)
@@ -114,6 +118,8 @@ class LiveRun:
         """Why buckets could not share their states, as far as the events of this run say."""
         self._end_after: int | None = None
         """The micro-batch that carried a stop."""
+        self._drains = False
+        """A micro-batch has carried a drain."""
         self._leaves_off = False
         """No micro-batch is to run after the one that runs, if one does."""
         self._failure: str | None = None
@@ -144,7 +150,9 @@ class LiveRun:
             names = tuple(self.who["labels"])
             reach("sink begun")
             self._sink = sink
-            self.live = LiveQuery(checkpoint, versions, names, sink, settings.ordered, self._adaptation)
+            how = settings.ordered, self._adaptation, settings.framework
+            self.live = LiveQuery(checkpoint, versions, names, sink, *how)
+            self.live.mail_waits()  # a mailbox that is broken is named at once
             self._read = ReadControls(checkpoint.controls, versions, settings.kept.control_rows)
             self._now = reported_before(checkpoint, self.live)
             self._totals, self._counted = earlier_totals(self._checkpoint)
@@ -285,13 +293,18 @@ class LiveRun:
 
     def _note_controls(self, summary: BatchSummary, number: int, batch: dict[str, Any]) -> None:
         for control in summary.controls:
+            if control["do"] == MAIL:
+                continue
             what = EVENTS.get(control["do"], control["do"])
             at = {"id": control["id"], "batch": number, "position_us": summary.released_us}
             self._add_event(what, at)
             if control["do"] == SNAPSHOT:
                 self._add_event("statistics", batch)
             if control["do"] in ENDING and control.get("run", self.runs.latest) == self.runs.latest:
-                self._end_after = number
+                self._drains |= control["do"] == DRAIN
+                self._end_after = number if control["do"] == STOP else self._end_after
+        if self._drains and self._end_after is None and not self.live.mail_waits():
+            self._end_after = number  # what is on its way between buckets has come there
 
     def _note_migrations(self, summary: BatchSummary, number: int) -> None:
         """Write into the events what became of migrations, and how long nothing came out meanwhile."""

@@ -24,9 +24,10 @@ from midstream.local.width import describe, end_by_rows
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError
 from midstream.model.time import FOREVER, NEVER
-from midstream.operators.build import check_framework
+from midstream.operators.build import SITES, check_framework
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.plan import Plan
+from midstream.sites.declaration import Declared
 
 MOST_BUCKETS = 4096
 Progress = Callable[[int], None]
@@ -54,9 +55,13 @@ class Loop:
     """What a hopping query may adapt by itself."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
     """Aggregates of the user that later versions may call."""
+    sites: Declared | None = None
+    """Of a join over sites: what is declared of them."""
 
     def __post_init__(self) -> None:
         check_framework(self.plan, self.framework)
+        if self.framework == SITES and self.sites is None:
+            raise MidstreamError(f'framework = "{SITES}" needs the sites at which streams arrive: write a scenario')
         if self.batch_us is not None and self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         check_buckets(self.buckets)
@@ -137,7 +142,7 @@ class RunningLoop:
         self._readers = loop.readers(on_late)
         self._columns = {name: columns_used(name, loop.plans) or set() for name in self._readers}
         loop.check_versions()
-        framework = Framework(loop.framework, loop.routing)
+        framework = Framework(loop.framework, loop.routing, loop.sites)
         adaptation = loop.adaptation
         looks = FOREVER if adaptation is None else adaptation.every
         stores = None if keeper is None else keeper.stores(loop.buckets)

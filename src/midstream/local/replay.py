@@ -20,11 +20,13 @@ from midstream.local.loop import Loop, OnLate, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
+from midstream.local.sites import place_plan
+from midstream.local.sites_run import run_over_sites
 from midstream.local.sources import RecordedStream, open_recorded
 from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, PlanError, SinkError
-from midstream.operators.build import check_framework
+from midstream.operators.build import SITES, check_framework
 from midstream.optimize.order_joins import can_choose, order_joins
 from midstream.plan.aggregates import UserAggregate
 from midstream.plan.capabilities import refuse
@@ -121,6 +123,11 @@ def _check_run(plan: Plan, scenario: Scenario) -> None:
     except MidstreamError as error:
         raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
     check_framework(plan, scenario.framework)
+    if scenario.framework == SITES:
+        try:
+            scenario.sites.of(plan.query)
+        except MidstreamError as error:
+            raise PlanError(f"scenario {scenario.path}: {error}") from error
 
 
 Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
@@ -128,7 +135,9 @@ Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
 
 
 def in_process(loop: Loop, sink: Sink, progress: Progress | None, on_late: OnLate | None) -> Report:
-    """Run a loop in this process."""
+    """Run a loop in this process; one over sites with a simulated network between them."""
+    if loop.framework == SITES:
+        return run_over_sites(loop, sink, progress, on_late)
     return loop.run(sink, progress, on_late)
 
 
@@ -146,7 +155,7 @@ def replay(
     """
     scenario, plan = rehearsal.scenario, rehearsal.plan
     late = late or scenario.late
-    _check_places([p for p in (out, report, late) if p is not None], rehearsal)
+    check_places([p for p in (out, report, late) if p is not None], rehearsal)
     files: list[PendingFile | LateFile | FileSink] = []
     try:
         schema = output_schema(plan, *rehearsal.versions)
@@ -159,9 +168,12 @@ def replay(
         report_file = PendingFile(report) if report is not None else None
         if report_file is not None:
             files.append(report_file)
+        sites = None
+        if scenario.framework == SITES:
+            plan, sites = place_plan(plan, scenario.sites)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt),
+            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt), sites=sites,
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         summary = host(loop, sink, progress, on_late)
@@ -181,7 +193,7 @@ def replay(
     return summary, sink.table() if isinstance(sink, TableSink) else None
 
 
-def _check_places(places: list[Path], rehearsal: Rehearsal) -> None:
+def check_places(places: list[Path], rehearsal: Rehearsal) -> None:
     """Refuse to write one file twice or over an input."""
     taken = {s.path.resolve(): f"stream '{s.name}'" for s in rehearsal.scenario.streams}
     taken[rehearsal.scenario.path.resolve()] = "the scenario"

@@ -9,14 +9,17 @@ from midstream.change.repository import check_registered
 from midstream.change.request import OPTIONS as CHANGE_OPTIONS
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.local.loop import MOST_BUCKETS
+from midstream.local.sites import RUN_KEYS as SITES_KEYS
+from midstream.local.sites import read_sites
 from midstream.local.toml_file import TIMING_KEYS, AggregateSpec, TomlFile
 from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
 from midstream.model.timing import Timing
+from midstream.sites.declaration import DeclaredSites
 
-TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions")
-STREAM_KEYS = ("path", "time", *TIMING_KEYS)
+TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions", "links")
+STREAM_KEYS = ("path", "time", "site", *TIMING_KEYS)
 HOP_KEYS = ("modes", "working", "hop")
 """What is asked of a hopping plan beside its shape."""
 RUN_KEYS = (
@@ -31,6 +34,7 @@ RUN_KEYS = (
     "late",
     "adapt",
     *HOP_KEYS[:2],
+    *SITES_KEYS,
 )
 AT_KEYS = ("time", "migrate", "strategy", *OPTIONS, *HOP_KEYS)
 CHANGE_KEYS = ("time", "change", *CHANGE_OPTIONS)
@@ -77,6 +81,8 @@ class Scenario:
     """How an eddy chooses where a batch goes next."""
     adapt: str | None = None
     """What a hopping query may adapt by itself."""
+    sites: DeclaredSites = field(default_factory=DeclaredSites)
+    """Where streams arrive, and how sites are connected."""
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -97,11 +103,12 @@ class _ScenarioFile(TomlFile):
         run = self.table(self.document, "run", required=False)
         self.known(run, RUN_KEYS, "[run]")
         framework, routing = self._framework(run)
+        streams = self.streams(STREAM_KEYS, "path and time")
         lateness = self.duration(run, "lateness", "0 s", "[run]")
         return Scenario(
             path=self.file,
             sql=self.sql(),
-            streams=self._streams(lateness),
+            streams=self._streams(streams, lateness),
             batch_us=self._batch(run),
             buckets=self.whole(run, "buckets", 1, MOST_BUCKETS),
             plan=self._plan(run, "plan", "[run]"),
@@ -115,6 +122,7 @@ class _ScenarioFile(TomlFile):
             framework=framework,
             routing=routing,
             adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
+            sites=read_sites(self, streams, run, framework),
         )
 
     def _plan(self, table: dict[str, Any], key: str, place: str) -> str | None:
@@ -195,15 +203,13 @@ class _ScenarioFile(TomlFile):
 
     def _framework(self, run: dict[str, Any]) -> tuple[str, str]:
         framework = self.choice(run, "framework", FRAMEWORKS)
-        if framework == "sites":
-            self.refuse(f'framework = "{framework}" is not supported yet; use framework = "tree", "cacq" or "stairs"')
         if "routing" in run and framework != "cacq":
             self.refuse(f'[run] routing is for framework = "cacq", not for "{framework}"')
         return framework, self.choice(run, "routing", ROUTINGS)
 
-    def _streams(self, lateness: int) -> tuple[RecordedStreamSpec, ...]:
+    def _streams(self, tables: dict[str, dict[str, Any]], lateness: int) -> tuple[RecordedStreamSpec, ...]:
         out = []
-        for name, table in self.streams(STREAM_KEYS, "path and time").items():
+        for name, table in tables.items():
             place = f"[streams.{name}]"
             timing = self.timing(table, place, lateness)
             path = self.path(table, "path", place)

@@ -15,12 +15,12 @@ from midstream.operators.source.memory import keep_freed_memory
 from midstream.plan.capabilities import refuse
 from midstream.plan.expr import Column
 from midstream.plan.plan import Plan
-from midstream.plan.query import CHANGES, COMPLETE, DELTA, RESULTS, Emit
+from midstream.plan.query import CHANGES, CLOSE, COMPLETE, DELTA, HOP, RESULTS, ROW, Emit, When
 
-TREE, STAIRS, CACQ = "tree", "stairs", "cacq"
-"""The execution frameworks: of join trees, by either name, and of eddies."""
+TREE, STAIRS, CACQ, SITES = "tree", "stairs", "cacq", "sites"
+"""The execution frameworks: of join trees, by either name, of eddies, and of streams joined where they arrive."""
 
-__all__ = ["CACQ", "STAIRS", "TREE", "build", "build_sources", "build_tree", "check_framework"]
+__all__ = ["CACQ", "SITES", "STAIRS", "TREE", "build", "build_sources", "build_tree", "check_framework"]
 
 
 def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
@@ -43,6 +43,12 @@ def check_framework(plan: Plan, framework: str) -> None:
     limit = _ONLY_TREE[plan.query.emit]
     if limit is not None and framework != TREE:
         raise refuse(limit, framework=framework)
+    if framework == SITES:
+        limit = _NOT_OVER_SITES[plan.query.when]
+        if limit is not None:
+            raise refuse(limit)
+        if len(plan.query.sources) < 2:
+            raise refuse("one stream at sites")
 
 
 _ONLY_TREE: dict[Emit, str | None] = {
@@ -52,3 +58,6 @@ _ONLY_TREE: dict[Emit, str | None] = {
     DELTA: "framework of hops",
 }
 """The limit by which what emits this runs as a tree only."""
+
+_NOT_OVER_SITES: dict[When, str | None] = {ROW: None, CLOSE: "windows over results at sites", HOP: "framework of hops"}
+"""The limit by which what answers then is not joined over sites."""

@@ -72,6 +72,12 @@ LIMITS: dict[str, Limit] = {
     "framework of a difference": Limit(
         ROWS, 'framework = "{framework}" is for joins; a difference runs with framework = "tree"'
     ),
+    "windows over results at sites": Limit(
+        ROWS, 'framework = "sites" joins streams; windows and aggregates over their results run with framework = "tree"'
+    ),
+    "one stream at sites": Limit(
+        ROWS, 'framework = "sites" joins streams, and this query reads one; it runs with framework = "tree"'
+    ),
     "strategy of a difference": Limit(
         ROWS, "{strategy} is for joins: a difference would answer from half-filled states; use just-in-time"
     ),

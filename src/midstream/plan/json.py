@@ -110,7 +110,9 @@ def write(value: Any) -> Any:
         name, to_text, _ = _AS_TEXT[type(value)]
         return {name: to_text(value)}
     assert is_dataclass(value), f"a plan holds no {type(value)}"
-    return {"is": type(value).__name__, **{f.name: write(getattr(value, f.name)) for f in fields(value)}}
+    # What came later is left out where it says nothing: a plan is written as it was before.
+    said = [f for f in fields(value) if not (f.metadata.get("later") and getattr(value, f.name) == f.default)]
+    return {"is": type(value).__name__, **{f.name: write(getattr(value, f.name)) for f in said}}
 
 
 class Reader:

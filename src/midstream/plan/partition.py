@@ -34,10 +34,31 @@ class Partitioning:
     broadcast: tuple[str, ...]
     one_bucket: str | None
     """Why the query needs a single bucket, or None."""
+    at: tuple[tuple[str, str], ...] = ()
+    """The site at which each alias arrives; every site is a bucket."""
+    results_at: str = ""
+    """The site that results go to."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Return the sites in the order of their buckets."""
+        return tuple(dict.fromkeys([*(site for _, site in self.at), self.results_at])) if self.at else ()
+
+    @property
+    def buckets(self) -> int | None:
+        """Return how many buckets there must be; None: any number will do."""
+        return len(self.sites) or (1 if self.one_bucket else None)
+
+    def bucket_of(self, alias: str) -> int:
+        """Return the bucket of the site at which an alias arrives."""
+        return self.sites.index(dict(self.at)[alias])
 
     def __str__(self) -> str:
         if self.one_bucket:
             return f"one bucket: {self.one_bucket}"
+        if self.at:
+            arrive = ", ".join(f"{alias} at {site}" for alias, site in self.at)
+            return f"a bucket for each site: {arrive}; results go to {self.results_at}"
         parts = []
         if self.hashed:
             parts.append("hash " + " = ".join(str(e) for _, e in self.hashed))
@@ -51,6 +72,12 @@ class Partitioning:
 def partition(query: Query) -> Partitioning:
     """Choose the partitioning of a query: the equality class that covers most streams, or rows of the first."""
     return _PARTITIONED[query.emit](query)
+
+
+def over_sites(query: Query, sites: tuple[str, ...]) -> Partitioning:
+    """Return the partitioning of a query whose streams are joined where they arrive; see `Plan.sites`."""
+    at = tuple(zip(query.aliases, sites, strict=False))
+    return Partitioning((), None, None, (), None, at, sites[-1])
 
 
 def _of_rows(query: Query) -> Partitioning:

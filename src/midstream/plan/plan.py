@@ -1,6 +1,6 @@
 """A plan: a query, the tree that is executed, and how each of its operators works. A value, checked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from midstream.model.errors import PlanError
@@ -9,7 +9,7 @@ from midstream.plan.algebra import Path, Rel, relation_text, scans, walk
 from midstream.plan.modes import WINDOW, check_modes
 from midstream.plan.nodes import Difference, MethodChoice, Node, Scan, lay_out
 from midstream.plan.order import order_of, reordered
-from midstream.plan.partition import Partitioning, partition
+from midstream.plan.partition import Partitioning, over_sites, partition
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import HOP, Query
 from midstream.plan.tree import Tree, check_leaves, tree_text
@@ -30,6 +30,8 @@ class Plan:
     modes: tuple[str, ...] = ()
     working: tuple[str, ...] = ()
     method: MethodChoice = "auto"
+    sites: tuple[str, ...] = field(default=(), metadata={"later": True})
+    """Where streams are joined where they arrive: the site of each alias in FROM order, and that of the results."""
 
     def __post_init__(self) -> None:
         if [c.type for c in self.root.columns] != [c.type for c in self.query.root.columns]:
@@ -48,7 +50,7 @@ class Plan:
     @cached_property
     def partitioning(self) -> Partitioning:
         """Return how the work is split over buckets: the same for all plans of a query."""
-        return partition(self.query)
+        return over_sites(self.query, self.sites) if self.sites else partition(self.query)
 
     def of_paths(self) -> list[tuple[Path, str]]:
         """Return the mode of each operator by its path from the root."""

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from midstream.engine.bucket.spec import BucketSpec
+from midstream.live.mailbox import Mailbox
 from midstream.live.pack import CONTROL, PACKED, Packer, packed_batch
 from midstream.model.failpoint import reach
 from midstream.model.stream import StreamSchema
@@ -64,6 +65,7 @@ def output_lines(
     spec: BucketSpec,
     shared: str,
     controls: DataFrame | None,
+    mail: Mailbox | None = None,
 ) -> DataFrame:
     """Return the lines all buckets emit: results, reports, late rows."""
     packed = []
@@ -82,7 +84,7 @@ def output_lines(
     if controls is not None:
         packed.append(control_lines(controls, spec.labels))
     together = reduce(DataFrame.unionByName, packed)
-    processor = BucketProcessor(lambda label: spec, shared)
+    processor = BucketProcessor(lambda label: spec, shared, mail)
     return together.groupBy("bucket").transformWithState(processor, OUTPUT, "Append", "None")
 
 

@@ -12,14 +12,31 @@ from midstream.live.run import MOST_WAITING
 from midstream.local.files import local_folder, names_file_system
 from midstream.local.loop import MOST_BUCKETS
 from midstream.local.scenario import JOINS
+from midstream.local.sites import RUN_KEYS as SITES_KEYS
+from midstream.local.sites import read_sites
 from midstream.local.toml_file import TIMING_KEYS, AggregateSpec, TomlFile
 from midstream.model.errors import MidstreamError, PipelineError
 from midstream.model.timing import Timing
+from midstream.operators.build import SITES
+from midstream.sites.declaration import DeclaredSites
 
-TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark", "retention")
-STREAM_KEYS = ("format", "time", *TIMING_KEYS, "schema", "path", "options")
+TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark", "retention", "links")
+STREAM_KEYS = ("format", "time", "site", *TIMING_KEYS, "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
-RUN_KEYS = ("buckets", "plan", "join", "ordered", "trigger", "cores", "master", "also_read", "adapt", "waiting")
+RUN_KEYS = (
+    "buckets",
+    "plan",
+    "join",
+    "ordered",
+    "trigger",
+    "cores",
+    "master",
+    "also_read",
+    "adapt",
+    "waiting",
+    "framework",
+)
+FRAMEWORKS = ("tree", SITES)
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats that Spark reads as streams of files: they need a path, and a schema before there is any file."""
 AVAILABLE_NOW = "available-now"
@@ -66,6 +83,8 @@ class PipelineFile:
     """Settings of the Spark session."""
     retention: dict[str, int] = field(default_factory=dict)
     """How much is kept of what grows with the age of the query."""
+    sites: DeclaredSites | None = None
+    """Where streams arrive, if they are joined there."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
@@ -83,8 +102,11 @@ class _PipelineToml(TomlFile):
     def read(self) -> PipelineFile:
         self.known(self.document, TOP_KEYS, "the pipeline")
         run = self.table(self.document, "run", required=False)
-        self.known(run, RUN_KEYS, "[run]")
-        streams = tuple(self._stream(n, t) for n, t in self.streams(STREAM_KEYS, "format and time").items())
+        self.known(run, (*RUN_KEYS, *SITES_KEYS), "[run]")
+        tables = self.streams(STREAM_KEYS, "format and time")
+        streams = tuple(self._stream(n, t) for n, t in tables.items())
+        framework = self.choice(run, "framework", FRAMEWORKS)
+        sites = read_sites(self, tables, run, framework)
         return PipelineFile(
             path=self.file,
             name=self._name(),
@@ -104,6 +126,7 @@ class _PipelineToml(TomlFile):
             aggregates=self.aggregates(),
             spark=self._options(self.document, "spark", "[spark]"),
             retention=self._retention(),
+            sites=sites if framework == SITES else None,
         )
 
     def _name(self) -> str:

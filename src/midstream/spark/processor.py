@@ -14,6 +14,7 @@ from midstream.engine.bucket.store import Key
 from midstream.engine.run.family import family_of
 from midstream.live.blobs import from_blob, to_blob
 from midstream.live.lines import to_lines
+from midstream.live.mailbox import Mailbox
 from midstream.live.mapped import MappedMemory
 from midstream.live.pack import unpack
 from midstream.live.shared_memory import hold_query
@@ -56,10 +57,11 @@ class SparkStore:
 class BucketProcessor(StatefulProcessor):
     """Runs once per bucket and micro-batch; every bucket gets at least a tick."""
 
-    def __init__(self, spec_of: Callable[[int], BucketSpec], shared: str) -> None:
-        """`shared` names the query in the shared memory of each machine."""
+    def __init__(self, spec_of: Callable[[int], BucketSpec], shared: str, mail: Mailbox | None = None) -> None:
+        """`shared` names the query in the shared memory of each machine; `mail`: its buckets send messages."""
         self._spec_of = spec_of
         self._shared = shared
+        self._mail = mail
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -75,7 +77,12 @@ class BucketProcessor(StatefulProcessor):
         with MappedMemory(lambda: hold_query(self._shared) / str(label)) as memory:
             bucket = Bucket(spec, label, SparkStore(self._head, self._tables), memory)
             reach("bucket opened")
-            output = bucket.on_batch(unpack(rows, spec, batch_number()))
+            packed = unpack(rows, spec, batch_number())
+            if self._mail is not None:
+                assert packed.batch is not None, "Spark says which micro-batch a task is of"
+                packed.mail = self._mail.read(packed.batch, spec.labels.index(label))
+                reach("mail read")
+            output = bucket.on_batch(packed)
         reach("bucket done")
         for kind, count, blob in to_lines(output):
             yield Row(bucket=label, kind=kind, rows=count, blob=blob)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from midstream.change.request import GRACEFUL, ChangeRequest
 from midstream.engine.bucket.spec import BucketSpec
-from midstream.engine.control.controls import ELEMENT, MET
+from midstream.engine.control.controls import ELEMENT, MAIL, MET
 from midstream.engine.control.versions import KnownVersions
 from midstream.engine.host import buckets_for
 from midstream.engine.planning.planner import Planner
@@ -31,9 +31,11 @@ from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
 from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
+from midstream.engine.run.family import run_of
 from midstream.live.blobs import to_blob
 from midstream.live.control_log import ControlLog
 from midstream.live.lines import of_lines
+from midstream.live.mailbox import Mailbox, MailWriter
 from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.arrivals import StreamReader
 from midstream.local.disk import on_this_machine
@@ -161,6 +163,8 @@ class Rehearsal:
         self.log: ControlLog | None = None
         """Where to send what several buckets decide together: it comes back as control rows."""
         self._progress = progress
+        self.mail: MailWriter | None = None
+        """Where messages of buckets to each other go, if they send any."""
         self._planner: Planner | None = None
         self._to_plan: list[MigrationRequest] = []
         """Migrations that are planned here, and sent, when their time comes."""
@@ -168,7 +172,16 @@ class Rehearsal:
     @property
     def sends_control(self) -> bool:
         """Return whether control rows come back to the buckets while it runs."""
-        return self.loop.adaptation is not None or self.total > len(self.batches)
+        return self.loop.adaptation is not None or self.total > len(self.batches) or self.sends_mail
+
+    @property
+    def sends_mail(self) -> bool:
+        """Return whether buckets send messages to each other."""
+        return run_of(self.loop.plan, self._framework).sends_mail
+
+    @property
+    def _framework(self) -> Framework:
+        return Framework(self.loop.framework, self.loop.routing, self.loop.sites)
 
     def spec(self) -> BucketSpec:
         """Return what all buckets share."""
@@ -177,12 +190,14 @@ class Rehearsal:
         schedule = [r for r in loop.schedule if adaptation is None or not isinstance(r, MigrationRequest)]
         looks = FOREVER if adaptation is None else adaptation.every
         planner = migrated if adaptation is None else None
-        run = RunSpec(True, Framework(loop.framework, loop.routing), looks, planner)
+        run = RunSpec(True, self._framework, looks, planner)
         return BucketSpec(self.versions.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
 
     def begin(self, log: ControlLog | None) -> None:
         """Know where control rows go."""
         self.log = log
+        if log is not None and self.sends_mail:
+            self.mail = MailWriter(Mailbox(log.folder.with_name("mail")))
         if log is not None and self.loop.adaptation is not None:
             self._planner = Planner(self.loop.plan, log, self.loop.adaptation)
             self._to_plan = [r for r in self.loop.schedule if isinstance(r, MigrationRequest)]
@@ -197,6 +212,7 @@ class Rehearsal:
         for departure in departures:
             self.sink.write(departure.rows)
         self._send(number, [output.report for output in outputs])
+        self._post(number, outputs)
         summary = total([output.report for output in outputs])
         self.records.see(summary.migrations)
         self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
@@ -223,6 +239,16 @@ class Rehearsal:
         if self._planner is not None and number + 1 < len(self.batches):
             self._planner.on_batch(reports)
             self._send_before(self.batches[number + 1].end_us)
+
+    def _post(self, number: int, outputs: list[BucketOutput]) -> None:
+        """Let the next micro-batch read what buckets have sent; let one come where no rows are left."""
+        if self.mail is None or self.log is None:
+            return
+        mail = [message for output in outputs for message in output.mail]
+        self.mail.write(number, mail)
+        if mail and number + 1 == self.total:
+            self.total += 1
+            self.log.send(MAIL, identity=f"{number:08d}-mail")
 
     def _send_before(self, end_us: int) -> None:
         """Plan the migrations that are due before the end of the next micro-batch, from what is known by now."""
@@ -262,7 +288,8 @@ def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: str) -
             staged = reader.parquet(on_this_machine(folder / "in" / f"stream{k}"))
             inputs.append(Input(used[name].stream, used[name].position, staged))
         controls = None if log is None else spark.readStream.text(on_this_machine(log.folder))
-        lines = output_lines(rehearsal.versions.wanted, inputs, rehearsal.spec(), shared, controls)
+        mail = None if rehearsal.mail is None else rehearsal.mail.box
+        lines = output_lines(rehearsal.versions.wanted, inputs, rehearsal.spec(), shared, controls, mail)
         writer = lines.writeStream.foreachBatch(on_batch)
         writer = writer.option("checkpointLocation", on_this_machine(folder / "checkpoint"))
         # A run over what is there reads no control rows that come later.

@@ -74,7 +74,8 @@ class SparkRun(LiveRun):
         folder, place = self.places()
         controls = spark.readStream.options(**CONTROL_ROWS).text(folder)
         with with_settings(spark, self.buckets):
-            lines = output_lines(self.live.versions.wanted, inputs, self.bucket_spec(), self._shared, controls)
+            mail = None if self.live.mail is None else self.live.mail.box
+            lines = output_lines(self.live.versions.wanted, inputs, self.bucket_spec(), self._shared, controls, mail)
             writer = lines.writeStream.queryName(self.name).foreachBatch(self._on_lines)
             writer = writer.option("checkpointLocation", place)
             return self._triggered(writer).start()
@@ -120,12 +121,17 @@ class SparkRun(LiveRun):
         if self.ends_by_itself:
             # It has read only the control rows that were there when it started.
             sent: frozenset[str] = frozenset()
-            while self.live.unread - sent and self._why_failed() is None and not self._asked_to_end():
+            while self._is_to_go_on(sent) and self._why_failed() is None and not self._asked_to_end():
                 sent = self.live.unread
+                self.live.nudge()
                 self._leaves_off = False
                 self._query = self._start_query()
                 self._leave_off_in_time(sent)
         return self._why_failed()
+
+    def _is_to_go_on(self, sent: frozenset[str]) -> bool:
+        """Return whether there is something to read for a query that has read what was there when it started."""
+        return bool(self.live.unread - sent) or self.live.mail_waits()
 
     def _why_failed(self) -> str | None:
         """Return why the query failed; what happens to it once the run is over is no failure."""
@@ -150,6 +156,8 @@ class SparkRun(LiveRun):
                     self._query.stop()
             if (self.ends_by_itself and self.live.unread - sent) or self._asked_to_end():
                 self._leaves_off = True
+            if self._end_after is None and not self.ends_by_itself and not self._query.status["isTriggerActive"]:
+                self.live.nudge()
             clock.pause(LOOK_S)
 
     def lives(self) -> bool:

@@ -21,6 +21,7 @@ from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
 from midstream.engine.bucket.versions import BucketVersions
 from midstream.engine.control.controls import DRAIN
 from midstream.engine.results.output import BucketOutput
+from midstream.engine.rows.mail import size_of
 from midstream.engine.rows.packed import Packed
 from midstream.model.errors import MidstreamError
 from midstream.model.time import NEVER
@@ -85,6 +86,7 @@ class Bucket:
         beginnings.begin_batch(controls)
         versions.begin_batch(packed, before)
         versions.enter_wanted()
+        versions.receive(packed.mail)
         self._check_packed(packed)
         beginnings.ask(controls)
         number = state.batches if packed.batch is None else packed.batch
@@ -106,6 +108,7 @@ class Bucket:
         state.batches += 1
         if self._store is not None:
             state.write(self._store)
+        mail = versions.take_mail()
         leaving = [item for version in versions.ran if version.speaks for item in version.run.leaving]
         late = [part for version in versions.ran[:1] for part in version.late_rows()]
         far = [part for version in versions.ran[:1] for part in version.far_rows()]
@@ -115,12 +118,13 @@ class Bucket:
             "ahead": sum(part.num_rows for part in far),
             "rows_out": sum(len(item.results) for item in leaving if item.version > 0),
             "left": {str(v.number): [v.left_before_us, v.state.left_us] for v in versions.ran if v.speaks},
+            "messages": len(mail), "mail_bytes": size_of(mail),
             "unshared": "" if shared else versions.memory_trouble,
             "controls": controls, "drains": drain, "strays": packed.strays, "statistics": statistics,
-            **_runs(newest),
+            **_runs(newest), "run": {} if newest is None else newest.run.report(),
             "wall_ms": (time.perf_counter() - started) * 1000,
         }  # fmt: skip
-        return BucketOutput(self.label, leaving, late + far, report)
+        return BucketOutput(self.label, leaving, late + far, report, mail)
 
     def _check_packed(self, packed: Packed) -> None:
         """Refuse a micro-batch that brings no rows for the version that runs: whoever packed it did not know of it."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from midstream.engine.bucket.chunks import TOGETHER, Chunk, HeldChunk, WaitingChunk, to_merge
 from midstream.engine.bucket.state import VersionState
-from midstream.engine.bucket.store import HELD, STAGE, WAITING, WINDOW, Key, Store
+from midstream.engine.bucket.store import HELD, OWN, STAGE, WAITING, WINDOW, Key, Store
 from midstream.engine.results.output import Leaving, of_table, to_table
 from midstream.engine.rows.rows import TIME, Rows, in_order
 from midstream.engine.run.contract import StageChunk, StageRows, StageState
@@ -136,6 +136,18 @@ class DurableRows:
                 return
             self._store.remove(self._key(WINDOW, alias, chunks.pop(0).number))
 
+    def own_tables(self) -> list[pa.Table]:
+        """Read back what the run keeps itself."""
+        return [self._store.read(self._key(OWN, 0, number)) for number in range(self._state.own)]
+
+    def keep_own(self, tables: Sequence[pa.Table]) -> None:
+        """Keep these tables of the run, and no others."""
+        for number, table in enumerate(tables):
+            self._store.write(self._key(OWN, 0, number), table)
+        for number in range(len(tables), self._state.own):
+            self._store.remove(self._key(OWN, 0, number))
+        self._state.own = len(tables)
+
     def hold_back(self, held: Sequence[Leaving]) -> None:
         """Keep output that must leave later."""
         if held:
@@ -197,5 +209,6 @@ class DurableRows:
         keys += [self._key(WAITING, alias, c.number) for alias, chunks in state.waiting.items() for c in chunks]
         keys += [self._key(STAGE, k, c.number) for k, stage in state.stages.items() for c in stage.chunks]
         keys += [self._key(HELD, 0, c.number) for c in state.held]
+        keys += [self._key(OWN, 0, number) for number in range(state.own)]
         for key in keys:
             self._store.remove(key)

@@ -36,8 +36,15 @@ class Intake:
     """The rows of one version of a query in one bucket. State: rows that wait, by alias in FROM order."""
 
     def __init__(
-        self, plan: Plan, state: VersionState, durable: DurableRows | None, timings: Timings, recorded: bool
+        self,
+        plan: Plan,
+        state: VersionState,
+        durable: DurableRows | None,
+        timings: Timings,
+        recorded: bool,
+        keeps: bool = True,
     ) -> None:
+        """`keeps`: rows that were released are kept here, as long as a window needs them; else the run does."""
         self.sources = plan.query.sources
         self.names = [plan.query.columns_of(s.alias) for s in self.sources]
         self.first_of_stream = list({s.stream.name: k for k, s in reversed(list(enumerate(self.sources)))}.values())
@@ -46,7 +53,8 @@ class Intake:
         self._state = state
         self._durable = durable
         other_plans = len(self.sources) > 1 or family_of(plan).chosen_by_cost
-        self._window: DurableRows | HeldRows | None = durable or (HeldRows() if other_plans else None)
+        window = durable or (HeldRows() if other_plans else None)
+        self._window: DurableRows | HeldRows | None = window if keeps else None
         """The rows a run can be built from: those in the windows, but for those of this micro-batch."""
         self._timings = timings
         self._recorded = recorded
@@ -155,11 +163,11 @@ class Intake:
 
     def keep(self, expiry: Expiry | None) -> None:
         """Keep the rows that wait, and those that were released as long as a window needs them."""
+        for waiting in self._waiting if self._durable is not None or self._window is not None else ():
+            waiting.keep(self._state.released_us)
         durable = self._window
         if durable is None:
             return
-        for waiting in self._waiting:
-            waiting.keep(self._state.released_us)
         for rank, parts in self._released.items():
             durable.add(rank, needed(in_order(parts), self.sources[rank].window, expiry))
         self._released = {}

@@ -59,6 +59,8 @@ class VersionState:
     """What the run itself remembers: its plan, migrations under way, the next hop."""
     left_us: int = NEVER
     """When the last of its results left."""
+    own: int = 0
+    """Tables that the run keeps itself."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as values that JSON can hold. They are shared: this is done in every micro-batch."""

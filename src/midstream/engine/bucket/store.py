@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-WINDOW, WAITING, HELD, STAGE = "window", "waiting", "held", "stage"
-"""Kinds of tables: rows in windows, rows whose time has not come, output held back, rows in windows over results."""
+WINDOW, WAITING, HELD, STAGE, OWN = "window", "waiting", "held", "stage", "own"
+"""Kinds of tables: rows in windows, rows whose time has not come, output held back, rows in windows over results, and
+what a run keeps itself."""
 
 
 class Key(NamedTuple):

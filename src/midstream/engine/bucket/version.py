@@ -17,7 +17,7 @@ from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.succession import Succession
 from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Kept, RunSpec, VersionRun
-from midstream.engine.run.family import family_of
+from midstream.engine.run.family import run_of
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
@@ -61,7 +61,8 @@ class VersionInBucket:
         self.state = state
         self._durable = None if store is None else DurableRows(store, state, number)
         self._memory = memory
-        self.intake = Intake(plan, state, self._durable, spec.timings, spec.recorded)
+        kind = run_of(plan, spec.run.framework)
+        self.intake = Intake(plan, state, self._durable, spec.timings, spec.recorded, not kind.keeps_rows)
         self.speaks = first or not plan.partitioning.one_bucket
         """Results come from here: of a version that runs in one bucket only from the first.
 
@@ -91,15 +92,19 @@ class VersionInBucket:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
         state, durable = self.state, self._durable
         if durable is None or not state.token:
-            run = family_of(plan).rebuild(self.number, plan, spec, Kept())
+            run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, Kept())
             return Succession(self.number, spec, run, self.intake, state), False
+        kind = run_of(plan, spec.framework)
+        if kind.keeps_rows:
+            kept = Kept(state.run, released_us=state.released_us, tables=durable.own_tables())
+            return Succession(self.number, spec, kind.rebuild(self.number, plan, spec, kept), self.intake, state), False
         taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
         exported, coming = Succession.split(taken, state.run)
         if exported is not None:
-            run = family_of(plan).adopt(self.number, spec, exported, state.run)
+            run = kind.adopt(self.number, spec, exported, state.run)
         else:
             kept = Kept(state.run, self.intake.held(), durable.stage_rows(), state.released_us)
-            run = family_of(plan).rebuild(self.number, plan, spec, kept)
+            run = kind.rebuild(self.number, plan, spec, kept)
         run.held_elsewhere = durable.take_held
         succession = Succession(self.number, spec, run, self.intake, state)
         succession.go_on(state.run, coming)
@@ -189,8 +194,12 @@ class VersionInBucket:
             durable.keep_stage(k, stage)
         durable.hold_back(run.take_held())
         run.held_elsewhere = durable.take_held
+        if run.keeps_rows:
+            durable.keep_own([pa.Table.from_batches([part]) for part in run.take_tables()])
         self.state.run = self._succession.remember()
         durable.commit()
+        if run.keeps_rows:
+            return True
         return self._memory is None or self._memory.publish(self.number, self.state.token, self._succession.export())
 
     @property

@@ -6,6 +6,8 @@ A version is taken up when it is wanted and left when it is over; what is writte
 number of a reference, a version that runs only to be counted, is negative.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from midstream.change.lifecycle import FSTART
@@ -15,6 +17,7 @@ from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.bucket.state import BucketState, VersionState
 from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.version import OperatorMemory, VersionInBucket
+from midstream.engine.rows.mail import Message
 from midstream.engine.rows.packed import Packed
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import NEVER
@@ -26,7 +29,8 @@ class BucketVersions:
     def __init__(
         self, spec: BucketSpec, label: int, state: BucketState, store: Store | None, memory: OperatorMemory | None
     ) -> None:
-        self.spec = spec
+        run = replace(spec.run, place=spec.labels.index(label), buckets=len(spec.labels))
+        self.spec = replace(spec, run=run)
         self.state = state
         self.control = state.control
         self.open: dict[int, VersionInBucket] = {}
@@ -109,6 +113,15 @@ class BucketVersions:
 
     def _living(self) -> list[VersionInBucket]:
         return [v for n, v in self.open.items() if n > 0 and self.control.lives[n].alive]
+
+    def receive(self, mail: Sequence[Message]) -> None:
+        """Let the newest version have what other buckets have sent to it."""
+        if mail and self.newest is not None:
+            self.newest.run.receive(mail)
+
+    def take_mail(self) -> list[Message]:
+        """Return, once, what versions send to other buckets."""
+        return [message for version in self.ran for message in version.run.take_mail()]
 
     def holder(self) -> dict[str, Any] | None:
         """Return which stream of the newest version holds the others back, and by how much event time."""

@@ -4,7 +4,7 @@ import json
 from typing import Any, Protocol
 
 STOP, DRAIN, SNAPSHOT, MIGRATE = "stop", "drain", "snapshot", "migrate"
-CHANGE, CONTROL, ELEMENT, MET = "change", "control", "element", "met"
+CHANGE, CONTROL, ELEMENT, MET, MAIL = "change", "control", "element", "met", "mail"
 CONTROLS = {
     STOP: "stop after the micro-batch that reads it; rows that wait for their time stay in the checkpoint",
     DRAIN: "emit everything that waits, then stop",
@@ -14,6 +14,7 @@ CONTROLS = {
     CONTROL: "start the query anew, stop or drain it, or abort a change; the run goes on",
     ELEMENT: "what the results of all buckets together have caused: a version starts, drains or stops",
     MET: "all buckets have come to the position of a change and know what was caused before it: it takes effect",
+    MAIL: "buckets have sent messages to each other: another micro-batch comes, though no row does",
 }
 
 
@@ -23,7 +24,7 @@ FORMAT = 1
 
 _NEEDS: dict[str, dict[str, type]] = {
     STOP: {}, DRAIN: {}, SNAPSHOT: {}, MIGRATE: {"migration": dict}, CHANGE: {"change": dict, "version": int},
-    CONTROL: {"control": str}, ELEMENT: {"kind": str, "version": int, "at_us": int}, MET: {"of": str},
+    CONTROL: {"control": str}, ELEMENT: {"kind": str, "version": int, "at_us": int}, MET: {"of": str}, MAIL: {},
 }  # fmt: skip
 _MAY_HAVE: dict[str, type] = {"run": int, "at_us": int, "version": int, "of": str, "plan": dict}
 """What else a row may say, and of what type."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.engine.rows.mail import Message
 from midstream.model.batch import TRIGGER, Lineage, Results
 
 ORDER, OLDEST, PRINT, VERSION = "_order", "_oldest", "_print", "_version"
@@ -58,6 +59,8 @@ class BucketOutput:
     late: list[pa.Table] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
     """Plain values: counts, plan, phase, what began, which drains are over."""
+    mail: list[Message] = field(default_factory=list)
+    """Messages to buckets, which read them in the next micro-batch."""
 
 
 def to_table(results: Results) -> pa.Table:

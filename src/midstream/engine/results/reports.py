@@ -47,6 +47,11 @@ class BatchSummary:
     """How often values came into differences or left them before their time."""
     row: str = ""
     """The control row that has the plan that runs, where there is one."""
+    messages: int = 0
+    """Messages that buckets have sent to each other."""
+    mail_bytes: int = 0
+    sites: list[dict[str, Any]] = field(default_factory=list)
+    """Of a join over sites: what each site reports."""
 
     def after(self, earlier: "BatchSummary") -> "BatchSummary":
         """Return the sums of this round of a micro-batch and those before it."""
@@ -56,14 +61,14 @@ class BatchSummary:
 
 
 COUNTS = ("rows_in", "rows_out", "late", "ahead", "predicate_evaluations")
-SUMMED = (*COUNTS, "hops", "flips")
+SUMMED = (*COUNTS, "hops", "flips", "messages", "mail_bytes")
 
 
 def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
     """Sum the reports of all buckets of one micro-batch. Broadcast rows count in every bucket that got them."""
     out = BatchSummary()
     for report in reports:
-        for name in (*COUNTS, "waiting", "state_tuples", "state_bytes"):
+        for name in (*COUNTS, "waiting", "state_tuples", "state_bytes", "messages", "mail_bytes"):
             setattr(out, name, getattr(out, name) + report[name])
         out.flips += report["flips"]
         out.held_by, out.silent = report["held_by"], report["silent"]
@@ -76,6 +81,7 @@ def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
         out.bucket_ms = max(out.bucket_ms, report["wall_ms"])
         out.controls = report["controls"]
         out.version, out.plan, out.join = report["version"], report["plan"], report["join"]
+        out.sites += [report["run"]] if report["run"] else []
         out.phase = report["phase"] if out.phase == "steady" else out.phase
     out.migrations = over_all_buckets([report["migrations"] for report in reports])
     return out

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from midstream.engine.rows.mail import Message
 from midstream.engine.rows.rows import Rows
 
 
@@ -43,6 +44,8 @@ class Packed:
     """The number of the micro-batch, where its host counts them."""
     versions: set[int] | None = None
     """The versions that rows were packed for; None: nobody has said."""
+    mail: list[Message] = field(default_factory=list)
+    """What buckets have sent to this one in the micro-batch before."""
     strays: list[str] = field(default_factory=list)
     """What came as control rows and is none."""
     begins: int | None = None

@@ -29,6 +29,8 @@ def buckets_of(
     """
     if alias in partitioning.broadcast:
         return None
+    if partitioning.at:
+        return np.full(len(times), partitioning.bucket_of(alias))
     if alias == partitioning.by_row:
         return bucket_of(row_codes([pa.array(times), *(columns[name] for name in sorted(columns))]), buckets)
     expr = dict(partitioning.hashed)[alias]

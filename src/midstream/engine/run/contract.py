@@ -7,7 +7,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from midstream.engine.planning.statistics import BucketStatistics
 from midstream.engine.results.output import Leaving
+from midstream.engine.rows.mail import Message
 from midstream.engine.rows.rows import Rows
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
+from midstream.sites.declaration import Declared
 
 
 class StageChunk(NamedTuple):
@@ -67,10 +69,12 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Framework:
-    """How joins are executed: as a tree, or by an eddy."""
+    """How joins are executed: as a tree, by an eddy, or where streams arrive."""
 
     name: str = "tree"
     routing: str = "selectivity"
+    sites: Declared | None = None
+    """Of a join over sites: what is declared of them."""
 
 
 Planner = Callable[[Plan, MigrationRequest], Plan]
@@ -90,6 +94,9 @@ class RunSpec:
     """Hops between two looks at what the windows hold."""
     planner: Planner | None = None
     """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
+    place: int = 0
+    """Which of the buckets it is, in their order: the address of its mail."""
+    buckets: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,8 @@ class Kept:
     stages: StageTables = ()
     released_us: int = 0
     """Rows below this time have been through the operators."""
+    tables: Sequence[pa.Table] = ()
+    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself."""
 
 
 class VersionRun(ABC):
@@ -128,6 +137,10 @@ class VersionRun(ABC):
     """A drain may be asked for that began in an earlier micro-batch: what has ended since is to be remembered."""
     chosen_by_cost: ClassVar[bool] = False
     """Plans of migrations are chosen from what is known of the rows, once for all buckets."""
+    keeps_rows: ClassVar[bool] = False
+    """Rows that were released are its own to keep, in tables; it is built again from them in every micro-batch."""
+    sends_mail: ClassVar[bool] = False
+    """Runs of a version in different buckets send messages to each other; their host keeps a mailbox."""
     planned_elsewhere: bool = False
     """Plans of migrations are made where buckets meet, and come in control rows."""
     held_elsewhere: Callable[[], list[Leaving]]
@@ -199,6 +212,17 @@ class VersionRun(ABC):
     def phase_now(self) -> str:
         """Return what is going on now."""
         return self.phase
+
+    def receive(self, mail: Sequence[Message]) -> None:  # noqa: B027 - most get none
+        """Take what was sent to this bucket in the micro-batch before; called once in each, before its rows come."""
+
+    def take_mail(self) -> list[Message]:
+        """Return, once, what is to be sent to other buckets.
+
+        It must follow from state, rows and mail alone: a micro-batch that is run again sends the same. Where nothing
+        more happens nothing more is sent, or micro-batches would never end.
+        """
+        return []
 
     @abstractmethod
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
@@ -288,6 +312,14 @@ class VersionRun(ABC):
     @abstractmethod
     def remember(self) -> dict[str, Any]:
         """Return as plain values what a restart has to know besides rows."""
+
+    def take_tables(self) -> list[pa.RecordBatch]:
+        """Return all rows that a run keeps which does so itself."""
+        return []
+
+    def report(self) -> dict[str, Any]:
+        """Return what else there is to say of a micro-batch, as plain values."""
+        return {}
 
     def stage_rows(self) -> list[StageRows]:
         """Return what windows over results want kept."""

@@ -24,9 +24,15 @@ def build_eddy(plan: Plan, sources: Sources, policy: str = "selectivity") -> Edd
     if policy not in list(PolicyName):
         raise PlanError(f"there is no routing policy '{policy}', only: {', '.join(PolicyName)}")
     names = plan.query.aliases
+    specs, codes = stem_specs(plan)
+    stems = [Stem(specs[a], sources) for a in names] if len(names) > 1 else []
+    return Eddy(stems, codes, sources, tuple(leaves(plan.tree)), PolicyName(policy))
+
+
+def stem_specs(plan: Plan) -> tuple[dict[str, StemSpec], int]:
+    """Return what the SteM of each alias does, and how many codes partial results carry besides the key."""
     builder = _StemBuilder(plan)
-    stems = [Stem(builder.spec(a), sources) for a in names] if len(names) > 1 else []
-    return Eddy(stems, builder.codes, sources, tuple(leaves(plan.tree)), PolicyName(policy))
+    return {alias: builder.spec(alias) for alias in plan.query.aliases}, builder.codes
 
 
 class _StemBuilder:

@@ -1,6 +1,6 @@
 """Checks: what is left to verify of a candidate result once its codes agree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,7 @@ from midstream.kernels.entries import ROWS
 from midstream.operators.expression.arrays import GROWTH, most_text, text_pieces
 from midstream.operators.expression.evaluate import read_texts, truth
 from midstream.operators.sliding.pipeline import lookup, text_sizes
-from midstream.operators.source.row_store import RowStore
-from midstream.operators.source.scan import Scan
+from midstream.operators.source.row_store import Holder, RowStore
 from midstream.plan.expr import Call, Column, Expr
 
 
@@ -23,7 +22,7 @@ class TrueOf:
 
     condition: Expr
     components: tuple[str, ...]
-    scans: dict[str, Scan]
+    scans: Mapping[str, Holder]
 
     def __call__(self, batch: Matrix) -> Mask:
         """Tell for which candidates the condition is true."""
@@ -57,7 +56,7 @@ Residual = Callable[[Matrix], Mask]
 """Tells for each candidate result whether it holds."""
 
 
-def check_of(condition: Expr, components: tuple[str, ...], scans: dict[str, Scan]) -> Residual:
+def check_of(condition: Expr, components: tuple[str, ...], scans: Mapping[str, Holder]) -> Residual:
     """Return how a condition is verified of results with the given components."""
     if isinstance(condition, Call) and condition.function == "=":
         left, right = condition.args

@@ -18,18 +18,11 @@ import numpy as np
 
 from midstream.kernels.arrays import Floats, Matrix, Vector
 from midstream.kernels.entries import LATEST, ROWS
-from midstream.kernels.stem import (
-    NEXT,
-    PROBE_CURSOR_SIZE,
-    PROBE_LANE,
-    PROBE_WALK,
-    PROBES_TESTED,
-    fan_out,
-    probe,
-)
+from midstream.kernels.stem import fan_out
 from midstream.model.errors import PlanError
 from midstream.operators.contract.execution import Execution, PlanSwitch, Progress, StateSize, Switched
 from midstream.operators.sliding.check import Residual, check_of
+from midstream.operators.sliding.extend import Round, extend
 from midstream.operators.sliding.state_size import size_of
 from midstream.operators.sliding.stem import Bits, Stem
 from midstream.operators.source.scan import Leaf
@@ -178,17 +171,6 @@ class Lane:
     stop: int
 
 
-@dataclass
-class Round:
-    """Partial results on their way: the batch that visits, and the next batch as far as it is written."""
-
-    batch: Matrix
-    out: Matrix
-    now_us: int
-    seq: int
-    written: int = 0
-
-
 class Eddy(Execution):
     """The SteMs of a query and the routing between them.
 
@@ -303,35 +285,21 @@ class Eddy(Execution):
             alone = lane.lead if spec.verifications or spec.residuals else -1
             together.setdefault((place, spec.active(lane.done), alone), []).append(lane)
         width = batch.shape[1] + 1
-        flow = Round(batch, self._matrix(len(batch), width), now_us, seq)
+        flow = Round(batch, self._matrix(len(batch), width), now_us, seq, self._grown)
         for (place, active, _), group in together.items():
             self._visit(self.stems[place], active, group, flow)
         return flow.out[: flow.written], [lane for lane in lanes if lane.stop > lane.start]
 
     def _visit(self, stem: Stem, active: Bits, group: list[Lane], flow: Round) -> None:
         """Extend the partial results of some lanes by the rows of a SteM."""
-        spec, state, visit, evictions = stem.spec, stem.state, stem.visit(active), self.sources.evictions
+        spec, checks = stem.spec, self._checks(stem, group[0])
         starts, stops = np.array([lane.start for lane in group]), np.array([lane.stop for lane in group])
         marks = np.empty(len(group), np.int64)
-        checks = self._checks(stem, group[0])
-        cursor = np.zeros(PROBE_CURSOR_SIZE, np.int64)
-        cursor[PROBE_WALK] = NEXT
         first = flow.written
-        while True:
-            stop = probe(
-                cursor, flow.batch, starts, stops, visit.key, state.entries, state.count,
-                visit.index.words, visit.index.heads, visit.index.link, state.in_order,
-                state.slots, evictions.table, evictions.bases, flow.now_us, flow.seq,
-                visit.ops, visit.mine, visit.theirs, visit.taken, visit.placed, flow.out, flow.written, marks,
-            )  # fmt: skip
-            flow.written = self._keep(flow.out, flow.written, stop, checks) if checks else stop
-            if cursor[PROBE_LANE] == len(group):
-                break
-            if 2 * flow.written > len(flow.out):
-                flow.out = self._grow(flow.out, flow.written)
+        tested = extend(stem, active, starts, stops, marks, flow, lambda out, a, b: self._keep(out, a, b, checks))
         if checks:
             marks[0] = flow.written
-        self.sources.predicate_evaluations += int(cursor[PROBES_TESTED])
+        self.sources.predicate_evaluations += tested
         leads = [lane.lead for lane in group]
         self.policy.learn(spec.place, Passage(leads, flow.batch, starts, stops, flow.out, first, marks))
         for lane, end in zip(group, marks.tolist(), strict=True):
@@ -379,12 +347,10 @@ class Eddy(Execution):
         rows = buffer.size // width
         return buffer[: rows * width].reshape(rows, width)
 
-    def _grow(self, out: Matrix, written: int) -> Matrix:
-        """Return a larger matrix with the rows written so far."""
-        self._buffers[out.shape[1] % 2] = np.empty(2 * out.size, np.int64)
-        grown = self._matrix(2 * len(out), out.shape[1])
-        grown[:written] = out[:written]
-        return grown
+    def _grown(self, width: int, words: int) -> Matrix:
+        """Return a matrix with more room in place of a buffer that is full."""
+        self._buffers[width % 2] = np.empty(words, np.int64)
+        return self._matrix(words // width, width)
 
 
 def _no_buffers() -> list[Vector]:

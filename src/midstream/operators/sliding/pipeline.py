@@ -4,7 +4,7 @@ arrivals ──▶ sources ──▶ execution (a join tree, or a migration from
                                                                        windows over them: stage ──▶ stage ──▶ results
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from midstream.operators.contract.execution import Execution
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.expression.arrays import GROWTH, most_text, text_pieces
 from midstream.operators.expression.evaluate import evaluate_all, read_texts
-from midstream.operators.source.scan import Scan
+from midstream.operators.source.row_store import Holder
 from midstream.operators.source.sources import Sources
 from midstream.plan.expr import Column, Expr
 
@@ -182,14 +182,14 @@ class JoinPipeline(Pipeline):
 
 
 def text_sizes(
-    texts: Sequence[Column], components: tuple[str, ...], results: Matrix, scans: dict[str, Scan]
+    texts: Sequence[Column], components: tuple[str, ...], results: Matrix, scans: Mapping[str, Holder]
 ) -> list[Vector]:
     """Return how many bytes each of some columns has in the rows of each result."""
     rows = [results[:, ROWS + components.index(c.alias)] - scans[c.alias].store.base for c in texts]
     return [scans[c.alias].store.columns[c.name].sizes(at) for c, at in zip(texts, rows, strict=True)]
 
 
-def lookup(components: tuple[str, ...], results: Matrix, scans: dict[str, Scan]) -> Callable[[Column], pa.Array]:
+def lookup(components: tuple[str, ...], results: Matrix, scans: Mapping[str, Holder]) -> Callable[[Column], pa.Array]:
     """Return a function from a column to its values in the rows of each result, each fetched once."""
     fetched: dict[Column, pa.Array] = {}
 

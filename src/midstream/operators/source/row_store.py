@@ -98,3 +98,9 @@ class RowStore(TapedRows):
         """Return times, columns, codes and, where there are any, offsets."""
         offsets = [] if self.offsets is None else [self.offsets]
         return [self.times, *offsets, *self.columns.values(), *self.codes]
+
+
+class Holder(Protocol):
+    """Whoever has a row store."""
+
+    store: RowStore
