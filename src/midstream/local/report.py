@@ -57,6 +57,8 @@ class Report:
     ahead: int = 0
     """Rows that were too far ahead."""
     ahead_by_stream: dict[str, int] = field(default_factory=dict)
+    sites: dict[str, Any] | None = None
+    """Of a join over sites: messages by kind, bytes by link, modifications."""
 
     def add(self, end: int, rows_in: int, rows_out: int, summary: BatchSummary, delay_us: int, wall_s: float) -> None:
         """Add a micro-batch, and its rows to those that went in; `summary` is what all buckets report of it."""

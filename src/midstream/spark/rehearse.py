@@ -29,6 +29,7 @@ from midstream.engine.results.merger import ResultMerger
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
+from midstream.engine.results.sites import SitesAccount
 from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.engine.run.family import run_of
@@ -163,6 +164,7 @@ class Rehearsal:
         self.log: ControlLog | None = None
         """Where to send what several buckets decide together: it comes back as control rows."""
         self._progress = progress
+        self.sites = SitesAccount()
         self.mail: MailWriter | None = None
         """Where messages of buckets to each other go, if they send any."""
         self._planner: Planner | None = None
@@ -216,6 +218,8 @@ class Rehearsal:
         summary = total([output.report for output in outputs])
         self.records.see(summary.migrations)
         self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
+        if summary.sites:
+            self.sites.see(summary.sites)
         rows_out = sum(d.rows.num_rows for d in departures)
         wall_s = time.perf_counter() - started
         if number < len(self.batches):
@@ -265,6 +269,7 @@ class Rehearsal:
             if record["state"] in (QUEUED, NOT_REACHED) and report.batches:
                 record["state"], record["from_plan"] = NOT_REACHED, report.batches[-1].plan
         report.migrations = self.records.all()
+        report.sites = self.sites.to_dict() if self.sites.latest else None
 
 
 def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: str) -> None:

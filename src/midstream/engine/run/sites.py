@@ -101,6 +101,7 @@ class SitesRun(VersionRun):
         """Start counting for a micro-batch."""
         super().begin_batch()
         self._phase = self.phase_now
+        self._migrated: list[dict[str, Any]] = []
         self._exported: tuple[dict[str, Any], list[pa.RecordBatch]] | None = None
 
     @property
@@ -158,6 +159,15 @@ class SitesRun(VersionRun):
             self._bytes[self._sites[to]] += packet.nbytes
             reach(f"{packet.kind} sent")
             self._sent.append(Mail(to, packet.kind, packet.encode(), self._spec.place))
+
+    def work(self) -> None:
+        """Note which nodes have gone over to another operator set."""
+        for node in self._nodes:
+            over = [{"number": number, "position_us": at_us, "node": node.name} for number, at_us in node.finished]
+            self._migrated += over
+            node.finished = []
+            for _ in over:
+                reach("node migrated")
 
     def take_mail(self) -> list[Mail]:
         """Return, once, what is to be sent to other sites."""
@@ -247,6 +257,7 @@ class SitesRun(VersionRun):
             "operators": [str(node.epochs.latest.operators) for node in self._nodes],
             "windows": {node.name: {a: w.rows for a, w in node.windows.items()} for node in self._nodes},
             "modification": max((node.epochs.latest.number for node in self._nodes), default=0),
+            "migrated": self._migrated,
             "phase": self.phase,
             "messages": dict(self._counts),
             "bytes": dict(self._bytes),
