@@ -9,6 +9,7 @@ from oracle.generate import Case, draw_case
 from oracle.migrations import plan_of
 from oracle.recompute import plain, recompute
 from oracle.site_nodes import DrawnRun
+from oracle.site_scripts import draw_script, run_script
 from seeds import seeds
 
 MOST_RESULTS = 2000
@@ -36,3 +37,27 @@ def test_nodes_equal_recomputing(seed: int) -> None:
     got = pa.Table.from_batches(found, schema)
     assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {run.plan}"
     assert all(len(positions) <= 1 for positions in run.positions), "nodes agree on where a modification takes effect"
+
+
+def check_script(seed: int, least: int = 3, most: int = 8) -> None:
+    """Run a drawn script, by both ways to modify plans where it modifies them at all, and compare."""
+    rnd = random.Random(seed)
+    case, expected = draw_small_case(rnd, least, most)
+    plan = plan_of(case)
+    script = draw_script(rnd, case, plan, faulty=rnd.random() < 0.7)
+    update = script.setup.declared.update
+    schema = plan.query.schema.append(pa.field("_time", pa.int64()))
+    outcomes = [
+        run_script(case, plan, script, u) for u in (["off"] if update == "off" else ["centralized", "distributed"])
+    ]
+    for outcome in outcomes:
+        got = pa.Table.from_batches(outcome.rows, schema)
+        assert plain(got, schema) == plain(expected, schema), f"{case.sql} | {script.setup.declared} | {script.faults}"
+        ended = outcome.simulation.modifications.all.values()
+        assert all(m.ended_us is not None for m in ended), "every modification ends"
+    assert all(o.operators == outcomes[0].operators for o in outcomes), "both ways reach the same plan"
+
+
+@pytest.mark.parametrize("seed", seeds(10_000, 1000, quick=2, parts=40))
+def test_sites_equal_recomputing(seed: int) -> None:
+    check_script(seed)

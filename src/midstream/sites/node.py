@@ -44,7 +44,7 @@ from midstream.sites.packet import (
     WINDOW_REQUEST,
     Packet,
 )
-from midstream.sites.partials import Part, Partials
+from midstream.sites.partials import NO_ROWS, Part, Partials
 from midstream.sites.plan import Flow
 from midstream.sites.planner import Planner
 from midstream.sites.query import JoinedQuery
@@ -90,6 +90,8 @@ class Node:
         self.early: list[Packet] = []
         """What was said of migrations that have not begun here."""
         self.pairs_tested = 0
+        self._moved = False
+        """Something has come further since it was last looked for what is needed no more."""
         self._out: list[Packet] = []
 
     # What a host calls.
@@ -140,11 +142,12 @@ class Node:
         if upto_us <= low_us:
             return True
         window.add(part, upto_us)
+        self._moved = True
         for epoch, low, high in self.epochs.spans(low_us, upto_us):
             piece = shipped(self.query, self.name, _span(part, low, high))
             prepared = [to for number, nodes in self.prepared.items() if number > epoch.number for to in nodes]
             for to in dict.fromkeys([*epoch.ships(flow), *prepared]):
-                self._say(ROWS, to, {"low": low, "high": high}, piece.to_batch())
+                self._say(ROWS, to, {"low": low, "high": high}, piece.to_batch() if len(piece) else None)
         heads = heads_of(self.query, self.name, part)
         self._arrive(flow, low_us, upto_us, heads)
         if self.planner is not None:
@@ -153,13 +156,8 @@ class Node:
 
     def _on_rows_of_others(self, message: Packet) -> None:
         """Put rows that were shipped here into the window of their stream, and let them be heads."""
-        assert message.table is not None
-        alias, low, high, part = (
-            message.sender,
-            message.plain["low"],
-            message.plain["high"],
-            Part.of_batch(message.table),
-        )
+        alias, low, high = message.sender, message.plain["low"], message.plain["high"]
+        part = NO_ROWS if message.table is None else Part.of_batch(message.table)
         window = self.windows.get(alias)
         if window is not None and low <= window.covered_us < high and self._keeps(alias):
             window.add(_span(part, window.covered_us, high), high)
@@ -173,9 +171,9 @@ class Node:
         return any(alias in operators.windows for operators in sets)
 
     def _on_partials(self, message: Packet) -> None:
-        assert message.table is not None
-        path = tuple(message.plain["path"])
-        partials = Partials.of_batch(message.table, path, 1 + self.query.codes)
+        path, width = tuple(message.plain["path"]), 1 + self.query.codes
+        none = message.table is None
+        partials = Partials.none(path, width) if none else Partials.of_batch(message.table, path, width)
         self._arrive(Flow(path[0], path[-1]), message.plain["low"], message.plain["high"], partials)
 
     def _arrive(self, flow: Flow, low_us: int, high_us: int, partials: Partials) -> None:
@@ -223,21 +221,27 @@ class Node:
         partials = piece.partials.span(low, high)
         epoch.reached[flow] = high
         for join in run:
-            partials, tested = self.windows[join.stream].probe(partials)
-            self.pairs_tested += tested
+            if len(partials):
+                partials, tested = self.windows[join.stream].probe(partials)
+                self.pairs_tested += tested
+            else:
+                partials = Partials.none((*partials.path, join.stream), partials.codes.shape[1])
             flow = Flow(flow.head, join.stream)
             epoch.reached[flow] = high
         for to in epoch.ships(flow):
             self._ship(partials, to, low, high)
         piece.low_us = high
         self.seen_us = max(self.seen_us, high)
+        self._moved = True
         return True
 
     def _ship(self, partials: Partials, to: str, low_us: int, high_us: int) -> None:
         """Send partial results on, without what nobody reads any more."""
         done = partials.path
-        columns = {alias: self.query.carried(alias, done) for alias in done}
-        table = partials.to_batch(self.query.compared(done), columns)
+        table = None
+        if len(partials):
+            columns = {alias: self.query.carried(alias, done) for alias in done}
+            table = partials.to_batch(self.query.compared(done), columns)
         self._say(PARTIALS, to, {"path": list(done), "low": low_us, "high": high_us}, table)
 
     def _say(self, kind: str, to: str, plain: Mapping[str, Any], table: pa.RecordBatch | None = None) -> None:
@@ -328,7 +332,7 @@ class Node:
         if position_us is None:
             return False
         self.epochs.begin(Epoch(migration.number, position_us, migration.operators))
-        self.migration = None
+        self.migration, self._moved = None, True
         self.finished.append((migration.number, position_us))
         if self.planner is not None:
             self._out += self.planner.migrated(position_us)
@@ -344,8 +348,9 @@ class Node:
 
     def _forget(self) -> None:
         """Forget epochs that are over, and rows that no head can meet any more."""
-        if self.migration is not None:
+        if self.migration is not None or not self._moved:
             return
+        self._moved = False
         own_us = self.windows[self.name].covered_us
         self.epochs.forget_done(own_us)
         oldest = next(iter(self.epochs))[0].number

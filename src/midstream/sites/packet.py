@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.model.errors import StateError
+from midstream.operators.expression.arrays import is_text
 
 ROWS, PARTIALS = "rows", "partials"
 WINDOW_REQUEST, WINDOW_COPY = "window request", "window copy"
@@ -88,7 +90,6 @@ def bytes_of(array: pa.Array) -> int:
     """
     if pa.types.is_null(array.type):
         return 0
-    try:
-        return int(-(-len(array) * array.type.bit_width // 8))
-    except ValueError:
-        return 4 * len(array) + sum(len(v) for v in array.cast(pa.binary()).to_pylist() if v is not None)
+    if is_text(array.type):
+        return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
+    return int(-(-len(array) * array.type.bit_width // 8))

@@ -65,6 +65,9 @@ def _numbers(array: pa.Array) -> Vector:
     return np.array(array.to_numpy(zero_copy_only=False), np.int64)
 
 
+NO_ROWS = Part(np.empty(0, np.int64), np.empty(0, np.int64), {})
+
+
 def one_after_the_other(parts: list[Part]) -> Part:
     """Put rows together in the order given; they have the same columns."""
     if len(parts) == 1:
@@ -109,6 +112,11 @@ class Partials:
             named |= {f"{place}t": pa.array(part.times), f"{place}o": pa.array(part.offsets)}
             named |= {f"{place}v{name}": part.columns[name] for name in columns[alias]}
         return pa.RecordBatch.from_arrays(list(named.values()), names=list(named))
+
+    @staticmethod
+    def none(path: tuple[str, ...], width: int) -> "Partials":
+        """Return no partial results of certain streams."""
+        return Partials(path, np.empty((0, width), np.int64), dict.fromkeys(path, NO_ROWS))
 
     @staticmethod
     def of_batch(batch: pa.RecordBatch, path: tuple[str, ...], width: int) -> "Partials":

@@ -44,15 +44,13 @@ class QueryNode:
             assert self.planner is not None, "reports go to the central node"
             return self.planner.on_packet(message)
         assert message.kind == PARTIALS, "the query site is sent results"
-        assert message.table is not None
         path = tuple(message.plain["path"])
         head, ahead = path[0], self._ahead[path[0]]
         ahead[message.plain["low"]] = message.plain["high"]
         while self._reached[head] in ahead:
             self._reached[head] = ahead.pop(self._reached[head])
-        results = Partials.of_batch(message.table, path, 1 + self.query.codes)
-        if len(results):
-            self._waiting.append(results)
+        if message.table is not None:
+            self._waiting.append(Partials.of_batch(message.table, path, 1 + self.query.codes))
         return []
 
     @property

@@ -225,7 +225,7 @@ def _useful(query: JoinedQuery, alias: str, part: Part) -> Matrix:
 
 def shipped(query: JoinedQuery, alias: str, part: Part) -> Part:
     """Return the rows that other nodes need: in a counted window, rows that the filters drop count as well."""
-    if not isinstance(query.source(alias).window, RangeWindow):
+    if not len(part) or not isinstance(query.source(alias).window, RangeWindow):
         return part
     useful = _useful(query, alias, part)
     return part if len(useful) == len(part) else part.take(useful[:, ROWS])
@@ -233,9 +233,9 @@ def shipped(query: JoinedQuery, alias: str, part: Part) -> Part:
 
 def heads_of(query: JoinedQuery, alias: str, part: Part) -> Partials:
     """Return new rows of a stream as partial results of one row, without those that can be part of no result."""
+    if query.never or not len(part):
+        return Partials.none((alias,), 1 + query.codes)
     entries = _useful(query, alias, part)
-    if query.never:
-        entries = entries[:0]
     codes = np.zeros((len(entries), 1 + query.codes), np.int64)
     for code in query.stems[alias].codes:
         codes[:, 0 if code.carried == KEY else 1 + code.carried - ROWS] = entries[:, code.held]
