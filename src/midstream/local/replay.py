@@ -21,6 +21,7 @@ from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
 from midstream.local.sinks import FileSink, PendingFile, Sink, TableSink
 from midstream.local.sites import place_plan
+from midstream.local.sites_run import run_over_sites
 from midstream.local.sources import RecordedStream, open_recorded
 from midstream.local.statistics import gather
 from midstream.migrate.request import MigrationRequest
@@ -134,7 +135,9 @@ Host = Callable[[Loop, Sink, Progress | None, OnLate | None], Report]
 
 
 def in_process(loop: Loop, sink: Sink, progress: Progress | None, on_late: OnLate | None) -> Report:
-    """Run a loop in this process."""
+    """Run a loop in this process; one over sites with a simulated network between them."""
+    if loop.framework == SITES:
+        return run_over_sites(loop, sink, progress, on_late)
     return loop.run(sink, progress, on_late)
 
 

@@ -58,7 +58,7 @@ class Report:
     """Rows that were too far ahead."""
     ahead_by_stream: dict[str, int] = field(default_factory=dict)
     sites: dict[str, Any] | None = None
-    """Of a join over sites: messages by kind, bytes by link, modifications."""
+    """Of a join over sites: messages by kind, bytes by link, modifications of the plan."""
 
     def add(self, end: int, rows_in: int, rows_out: int, summary: BatchSummary, delay_us: int, wall_s: float) -> None:
         """Add a micro-batch, and its rows to those that went in; `summary` is what all buckets report of it."""
@@ -84,7 +84,10 @@ class Report:
 
     def to_json(self) -> str:
         """Return the report as JSON text."""
-        return json.dumps(asdict(self) | {"peak_state_bytes": self.peak_state_bytes}, indent=1) + "\n"
+        plain = asdict(self) | {"peak_state_bytes": self.peak_state_bytes}
+        if self.sites is None:
+            del plain["sites"]
+        return json.dumps(plain, indent=1) + "\n"
 
 
 def change_records(control: ControlManager, schedule: Iterable[object]) -> list[dict[str, Any]]:

@@ -56,6 +56,11 @@ class Modifications:
         if not found.missing:
             found.ended_us = now_us
 
+    @property
+    def latest(self) -> int:
+        """Return the number of the last modification that is over; 0: none is."""
+        return max((m.number for m in self.all.values() if m.ended_us is not None), default=0)
+
     def to_json(self) -> list[dict[str, Any]]:
         """Return the modifications as a report has them."""
         found = []
