@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from midstream.live.mailbox import Mailbox, MailWriter
 from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.arrivals import StreamReader
 from midstream.local.disk import on_this_machine
+from midstream.local.explain_sites import explain_sites
 from midstream.local.loop import Loop
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
@@ -181,9 +183,11 @@ class Rehearsal:
         """Return whether buckets send messages to each other."""
         return run_of(self.loop.plan, self._framework).sends_mail
 
-    @property
+    @cached_property
     def _framework(self) -> Framework:
-        return Framework(self.loop.framework, self.loop.routing, self.loop.sites)
+        loop = self.loop
+        streams = None if loop.sites is None else explain_sites(loop.plan, loop.sites, loop.streams).streams
+        return Framework(loop.framework, loop.routing, loop.sites, streams)
 
     def spec(self) -> BucketSpec:
         """Return what all buckets share."""

@@ -18,17 +18,20 @@ class SitesAccount:
         """Take what sites report of a micro-batch."""
         self.latest = list(reports)
         for migrated in (m for report in self.latest for m in report["migrated"]):
-            known = {"number": migrated["number"], "position_us": migrated["position_us"], "affected": []}
-            self.modifications.setdefault(migrated["number"], known)["affected"].append(migrated["node"])
+            number, node = migrated["number"], migrated["node"]
+            known = {"number": number, "position": migrated["position_us"], "affected": [], "to": {}}
+            found = self.modifications.setdefault(number, known)
+            found["affected"].append(node)
+            found["to"][node] = migrated["operators"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account as plain values.
 
         >>> account = SitesAccount()
         >>> said = {"site": "tokyo", "messages": {"rows": 2}, "bytes": {"paris": 70}}
-        >>> account.see([{**said, "migrated": [{"number": 1, "position_us": 5, "node": "a"}]}])
+        >>> account.see([{**said, "migrated": [{"number": 1, "position_us": 5, "node": "a", "operators": "NOS_a"}]}])
         >>> account.to_dict()["bytes"], account.to_dict()["modifications"]
-        ({'tokyo -> paris': 70}, [{'number': 1, 'position_us': 5, 'affected': ['a']}])
+        ({'tokyo -> paris': 70}, [{'number': 1, 'position': 5, 'affected': ['a'], 'to': {'a': 'NOS_a'}}])
         """
         messages = Counter[str]()
         for report in self.latest:

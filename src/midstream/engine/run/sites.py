@@ -42,9 +42,11 @@ REFUSED = "a query over sites changes its plan by itself, as the rates of its st
 
 
 def setup_of(plan: Plan, spec: RunSpec) -> Setup:
-    """Return what all sites of a query agree on: nothing is known of its streams before their first rows."""
+    """Return what all sites of a query agree on; where nothing is known of its streams, they are guessed."""
     assert spec.framework.sites is not None, "the framework says where streams arrive"
     query = JoinedQuery(plan)
+    if spec.framework.streams is not None:
+        return Setup(query, spec.framework.sites, spec.framework.streams)
     sizes = {alias: PLACE_BYTES + COLUMN_BYTES * len(query.types[alias]) for alias in query.aliases}
     streams = stream_statistics(plan.query, plan.predicates, Statistics(), sizes)
     return Setup(query, spec.framework.sites, streams)
@@ -163,7 +165,11 @@ class SitesRun(VersionRun):
     def work(self) -> None:
         """Note which nodes have gone over to another operator set."""
         for node in self._nodes:
-            over = [{"number": number, "position_us": at_us, "node": node.name} for number, at_us in node.finished]
+            sets = {epoch.number: str(epoch.operators) for epoch, _ in node.epochs}
+            over = [
+                {"number": n, "position_us": at_us, "node": node.name, "operators": sets.get(n, "")}
+                for n, at_us in node.finished
+            ]
             self._migrated += over
             node.finished = []
             for _ in over:
