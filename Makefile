@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup check test test-all campaign simulate kills kills-deploy kills-sites fuzz soak soak-spark fixture lint format cases demo replay-demo bench forks clean
+.PHONY: help setup check test test-all campaign simulate sites kills kills-deploy kills-sites fuzz soak soak-spark fixture lint format cases demo replay-demo bench forks clean
 
 BIN := .venv/bin
 SCENARIO ?= examples/demo/scenario.toml
@@ -41,6 +41,10 @@ kills-sites: .venv/.ready-spark ## Joins over sites on Spark, workers and driver
 
 fuzz: .venv/.ready-dev ## Tear and splice query texts until SECONDS are up; print those that bring a traceback (SECONDS=3600)
 	@PYTHONPATH=tests $(BIN)/python tests/lang/fuzz.py --seconds $(SECONDS)
+
+sites: .venv/.ready-dev ## Drawn joins over sites on a simulated network, compared with recomputing; goes on where it was interrupted (SEEDS=0:1000)
+	@mkdir -p build
+	@PYTHONPATH=src:tests:. $(BIN)/python -m oracle.sites_campaign --seeds $(or $(SEEDS),0:1000) --resume build/sites.txt
 
 simulate: .venv/.ready-dev ## The live path on a simulated machine, 10,000 seeds; goes on where it was interrupted (SEEDS=0:10000)
 	@mkdir -p build

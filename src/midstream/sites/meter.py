@@ -21,6 +21,8 @@ INTERVAL_US = 200_000
 """How much event time is measured over, unless said otherwise: the interval of the paper's experiments."""
 SAMPLE = 1000
 """Rows that say how often two rows match."""
+FEW_PAIRS = 5000
+"""Pairs of rows that teach as much as was believed at first."""
 PLACE_BYTES = 16
 """Time and offset, which every row has with it."""
 
@@ -30,7 +32,7 @@ class Meter:
 
     def __init__(self, query: JoinedQuery, alias: str, first: StreamStatistics, interval_us: int = INTERVAL_US) -> None:
         self.query, self.alias, self.interval_us = query, alias, interval_us
-        self.known = first
+        self.known = self._first = first
         self._measured_us = NEVER
         self._times = np.empty(0, np.int64)
         """Of the rows of the last interval that can match."""
@@ -81,11 +83,11 @@ class Meter:
 
     def _factors(self) -> dict[str, float]:
         """Return how large a part of the pairs of rows has the same value of each join attribute."""
-        count, found = len(self._sample), {}
-        for attribute, known in self.known.factors.items():
+        pairs, found = len(self._sample) * (len(self._sample) - 1), {}
+        for attribute, believed in self._first.factors.items():
             _, times = np.unique(self._sample[:, int(attribute)], return_counts=True)
-            pairs = float((times * (times - 1)).sum())
-            found[attribute] = max(pairs, 1.0) / (count * (count - 1)) if count > 1 else known
+            matching = float((times * (times - 1)).sum())
+            found[attribute] = (matching + believed * FEW_PAIRS) / (pairs + FEW_PAIRS)
         return found
 
     def export(self) -> tuple[dict[str, Any], pa.RecordBatch]:

@@ -83,18 +83,27 @@ class Place:
 
 
 OnResults = Callable[[Results], None]
+OnFrame = Callable[[int, Frame], None]
+"""Called with the time and what a site has sent; again with what goes again."""
 
 
 class Simulation:
     """The sites of a query and the network between them. Time goes on as `run_until` says."""
 
-    def __init__(self, setup: Setup, faults: Faults | None = None, on_results: OnResults | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        faults: Faults | None = None,
+        on_results: OnResults | None = None,
+        on_frame: OnFrame | None = None,
+    ) -> None:
         self.setup, self.faults = setup, faults or Faults()
         self.now_us = 0
         self.counts = Counts()
         self.modifications = Modifications(setup.first_plan)
         self._rnd = random.Random(self.faults.seed)
         self._on_results = on_results or (lambda results: None)
+        self._on_sent = on_frame or (lambda now_us, frame: None)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._busy_us: dict[tuple[str, str], int] = {}
@@ -248,6 +257,7 @@ class Simulation:
             kind = "again" if again else "ack" if frame.packet is None else frame.packet.kind
             ends, size = (frame.source, frame.target), frame.nbytes
             self.counts.messages[kind] += 1
+            self._on_sent(self.now_us, frame)
             self.counts.sent_bytes[ends] += size
             self.counts.kind_bytes[kind] += size
             link = self._link(*ends)

@@ -59,6 +59,8 @@ class NodeWindow:
         self.stem = Stem(self.spec, self.sources)
         self._times, self._offsets = Tape(np.int64), Tape(np.int64)
         """Of every row that came and is not before all heads to come."""
+        self.added = 0
+        """Rows that were put in."""
         self.floor_us = NEVER
         """No head to come is before this time."""
 
@@ -79,6 +81,7 @@ class NodeWindow:
 
     def add(self, part: Part, upto_us: int) -> None:
         """Take in the next rows of the stream, which are all before a time."""
+        self.added += len(part)
         if len(part):
             first = self._times.base + len(self._times)
             self._times.append(part.times)
