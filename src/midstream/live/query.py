@@ -202,6 +202,9 @@ class LiveQuery:
                 more = {"batch": batch, "identity": item["id"], "control": item["control"]}
                 state = {"state": "refused", "reason": item["refused"]} if "refused" in item else {"state": "in effect"}
                 news.append((CONTROL, {**more, "position_us": item["at_us"], **state}))
+        for site in (report["run"] for report in reports if report["run"]):
+            for over in site["migrated"]:
+                news.append(("plan modified", {"batch": batch, "identity": f"{over['number']}-{over['node']}", **over}))
         return news + [("change", {"batch": batch, **r}) for r in self.records.see(self._records())]
 
     def mail_waits(self) -> bool:

@@ -42,9 +42,11 @@ REFUSED = "a query over sites changes its plan by itself, as the rates of its st
 
 
 def setup_of(plan: Plan, spec: RunSpec) -> Setup:
-    """Return what all sites of a query agree on: nothing is known of its streams before their first rows."""
+    """Return what all sites of a query agree on; where nothing is known of its streams, they are guessed."""
     assert spec.framework.sites is not None, "the framework says where streams arrive"
     query = JoinedQuery(plan)
+    if spec.framework.streams is not None:
+        return Setup(query, spec.framework.sites, spec.framework.streams)
     sizes = {alias: PLACE_BYTES + COLUMN_BYTES * len(query.types[alias]) for alias in query.aliases}
     streams = stream_statistics(plan.query, plan.predicates, Statistics(), sizes)
     return Setup(query, spec.framework.sites, streams)
@@ -101,6 +103,7 @@ class SitesRun(VersionRun):
         """Start counting for a micro-batch."""
         super().begin_batch()
         self._phase = self.phase_now
+        self._migrated: list[dict[str, Any]] = []
         self._exported: tuple[dict[str, Any], list[pa.RecordBatch]] | None = None
 
     @property
@@ -158,6 +161,19 @@ class SitesRun(VersionRun):
             self._bytes[self._sites[to]] += packet.nbytes
             reach(f"{packet.kind} sent")
             self._sent.append(Mail(to, packet.kind, packet.encode(), self._spec.place))
+
+    def work(self) -> None:
+        """Note which nodes have gone over to another operator set."""
+        for node in self._nodes:
+            sets = {epoch.number: str(epoch.operators) for epoch, _ in node.epochs}
+            over = [
+                {"number": n, "position_us": at_us, "node": node.name, "operators": sets.get(n, "")}
+                for n, at_us in node.finished
+            ]
+            self._migrated += over
+            node.finished = []
+            for _ in over:
+                reach("node migrated")
 
     def take_mail(self) -> list[Mail]:
         """Return, once, what is to be sent to other sites."""
@@ -247,6 +263,7 @@ class SitesRun(VersionRun):
             "operators": [str(node.epochs.latest.operators) for node in self._nodes],
             "windows": {node.name: {a: w.rows for a, w in node.windows.items()} for node in self._nodes},
             "modification": max((node.epochs.latest.number for node in self._nodes), default=0),
+            "migrated": self._migrated,
             "phase": self.phase,
             "messages": dict(self._counts),
             "bytes": dict(self._bytes),
