@@ -23,7 +23,8 @@ from midstream.live.lines import Lines, PartWriter, to_lines
 from midstream.live.pack import CONTROL, Packer, unpack
 from midstream.live.planned import LiveStream, PlannedLive
 from midstream.live.result_folder import ResultFolder
-from midstream.live.run import EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import EndOfRun, LiveRun
+from midstream.live.settings import LiveSettings
 from midstream.live.sink import BatchSink
 from midstream.local.changes import ask_change
 from midstream.local.disk import THIS_MACHINE

@@ -22,7 +22,7 @@ from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
 from midstream.live.reading import read as read
-from midstream.live.run import MOST_WAITING, LiveSettings, check_waiting
+from midstream.live.settings import MOST_WAITING, LiveSettings, check_waiting
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from midstream.engine.results.schema import output_schema
-from midstream.live.run import LOOK_S, EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import LOOK_S, EndOfRun, LiveRun
+from midstream.live.settings import LiveSettings
 from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
