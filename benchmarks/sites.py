@@ -18,7 +18,7 @@ import pyarrow as pa
 import midstream as ms
 from midstream.model.time import FOREVER
 from midstream.sites.cost import PROBE_S, UPDATE_S
-from midstream.sites.courier import Frame
+from midstream.sites.courier import BULK, Frame
 from midstream.sites.declaration import DEFAULT_LINK, Declared, Update
 from midstream.sites.node import Node
 from midstream.sites.packet import GLOBAL_READY, LOCAL_READY, MODIFICATION, PARTIALS, ROWS, WINDOW_COPY, WINDOW_REQUEST
@@ -112,6 +112,7 @@ class Measured:
     """Per phase: what sending them took, by kind."""
     modifications: list[int] = field(default_factory=list)
     bytes_by_link: dict[str, int] = field(default_factory=dict)
+    bytes_by_kind: dict[str, int] = field(default_factory=dict)
     rows_out: int = 0
     wall_s: float = 0.0
 
@@ -136,7 +137,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
             return
         packet, size = frame.packet, frame.nbytes / DEFAULT_LINK.bytes_per_s
         at = min(now_us // BIN_US, bins - 1)
-        sent[at] += size
+        sent[at] += size if packet.kind in BULK else 0.0
         if packet.kind in (ROWS, PARTIALS):
             flows[at].add((packet.sender, packet.to, *packet.plain.get("path", ())))
         phase = min(phase_of(now_us), phases - 1)
@@ -172,6 +173,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     }
     counts = simulation.counts
     found.bytes_by_link = {f"{a} -> {b}": n for (a, b), n in counts.sent_bytes.items()}
+    found.bytes_by_kind = dict(counts.kind_bytes)
     found.modifications = [0] * phases
     for m in simulation.modifications.all.values():
         found.modifications[min(phase_of(m.began_us), phases - 1)] += 1
@@ -266,6 +268,7 @@ def drifting_sites(seed: int) -> dict[str, Any]:
         "times_fewer": round(fewest / whole, 2),
         "modifications": sum(adaptive.modifications),
         "rows_out": adaptive.rows_out,
+        "bytes_by_kind": adaptive.bytes_by_kind,
         "bytes_by_link": adaptive.bytes_by_link,
     }
 

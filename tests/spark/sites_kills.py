@@ -32,6 +32,7 @@ WHERE a.k = b.k AND b.k = c.k"""
 PHASES = [
     "modification sent", "modification read", "window request sent", "window request read", "window copy sent",
     "window copy read", "local-ready sent", "local-ready read", "global-ready sent", "global-ready read",
+    "node migrated",
 ]  # fmt: skip
 """What nodes say in a migration, in this order."""
 MAIL = ["mail sent:4", "mail pending:3", "mail written:5", "mail removed:3"]

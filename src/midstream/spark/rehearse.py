@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from midstream.engine.results.merger import ResultMerger
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import total
+from midstream.engine.results.sites import SitesAccount
 from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.engine.run.family import run_of
@@ -39,6 +41,7 @@ from midstream.live.mailbox import Mailbox, MailWriter
 from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.arrivals import StreamReader
 from midstream.local.disk import on_this_machine
+from midstream.local.explain_sites import explain_sites
 from midstream.local.loop import Loop
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
@@ -163,6 +166,7 @@ class Rehearsal:
         self.log: ControlLog | None = None
         """Where to send what several buckets decide together: it comes back as control rows."""
         self._progress = progress
+        self.sites = SitesAccount()
         self.mail: MailWriter | None = None
         """Where messages of buckets to each other go, if they send any."""
         self._planner: Planner | None = None
@@ -179,9 +183,11 @@ class Rehearsal:
         """Return whether buckets send messages to each other."""
         return run_of(self.loop.plan, self._framework).sends_mail
 
-    @property
+    @cached_property
     def _framework(self) -> Framework:
-        return Framework(self.loop.framework, self.loop.routing, self.loop.sites)
+        loop = self.loop
+        streams = None if loop.sites is None else explain_sites(loop.plan, loop.sites, loop.streams).streams
+        return Framework(loop.framework, loop.routing, loop.sites, streams)
 
     def spec(self) -> BucketSpec:
         """Return what all buckets share."""
@@ -216,6 +222,8 @@ class Rehearsal:
         summary = total([output.report for output in outputs])
         self.records.see(summary.migrations)
         self.records.watch(summary.migrations, [item for output in outputs for item in output.leaving])
+        if summary.sites:
+            self.sites.see(summary.sites)
         rows_out = sum(d.rows.num_rows for d in departures)
         wall_s = time.perf_counter() - started
         if number < len(self.batches):
@@ -265,6 +273,7 @@ class Rehearsal:
             if record["state"] in (QUEUED, NOT_REACHED) and report.batches:
                 record["state"], record["from_plan"] = NOT_REACHED, report.batches[-1].plan
         report.migrations = self.records.all()
+        report.sites = self.sites.to_dict() if self.sites.latest else None
 
 
 def _run(spark: SparkSession, rehearsal: Rehearsal, folder: Path, shared: str) -> None:

@@ -7,7 +7,7 @@ export, remember ──▶ (a crash, another worker) ──▶ adopt, or rebuild
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +23,7 @@ from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
 from midstream.sites.declaration import Declared
+from midstream.sites.statistics import StreamStatistics
 
 
 class StageChunk(NamedTuple):
@@ -75,6 +76,8 @@ class Framework:
     routing: str = "selectivity"
     sites: Declared | None = None
     """Of a join over sites: what is declared of them."""
+    streams: Mapping[str, StreamStatistics] | None = None
+    """Of a join over sites: what is known of the streams before their first rows; None: nothing."""
 
 
 Planner = Callable[[Plan, MigrationRequest], Plan]
@@ -110,8 +113,10 @@ class Kept:
     stages: StageTables = ()
     released_us: int = 0
     """Rows below this time have been through the operators."""
-    tables: Sequence[pa.Table] = ()
-    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself."""
+    tables: Sequence[pa.RecordBatch] = ()
+    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself; read as they are asked for."""
+    exported: Any | None = None
+    """What `VersionRun.export` returned, of a run that keeps its rows itself, where it is at hand."""
 
 
 class VersionRun(ABC):

@@ -4,7 +4,8 @@
                           └──▶ query node: results in max order, at the site that results go to
 
 State: that of the nodes, as plain values and tables. It is written down in every micro-batch and read again in the
-next, so nothing but the store and the mailbox has a say in what a micro-batch does.
+next, so nothing but the store and the mailbox has a say in what a micro-batch does. Windows are read only where the
+memory of the machine does not have them.
 """
 
 from collections import Counter
@@ -42,9 +43,11 @@ REFUSED = "a query over sites changes its plan by itself, as the rates of its st
 
 
 def setup_of(plan: Plan, spec: RunSpec) -> Setup:
-    """Return what all sites of a query agree on: nothing is known of its streams before their first rows."""
+    """Return what all sites of a query agree on; where nothing is known of its streams, they are guessed."""
     assert spec.framework.sites is not None, "the framework says where streams arrive"
     query = JoinedQuery(plan)
+    if spec.framework.streams is not None:
+        return Setup(query, spec.framework.sites, spec.framework.streams)
     sizes = {alias: PLACE_BYTES + COLUMN_BYTES * len(query.types[alias]) for alias in query.aliases}
     streams = stream_statistics(plan.query, plan.predicates, Statistics(), sizes)
     return Setup(query, spec.framework.sites, streams)
@@ -71,17 +74,17 @@ class SitesRun(VersionRun):
 
     @classmethod
     def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "SitesRun":
-        """Nothing is exported."""
-        raise AssertionError("the nodes of a site are read from its tables")
+        """Refuse: the nodes of a site are read from its tables, be their windows at hand."""
+        raise AssertionError(REFUSED)
 
     @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "SitesRun":
         """Return the site of a bucket as it was kept, or as it begins."""
         setup, name = setup_of(plan, spec), plan.partitioning.sites[spec.place]
         if kept.remembered:
-            tables = [table.combine_chunks() for table in kept.tables]
-            parts = [t.to_batches()[0] if t.num_rows else pa.RecordBatch.from_pylist([], t.schema) for t in tables]
-            site = restore_site(setup, name, kept.remembered["nodes"], parts)
+            for window in (w for node in (kept.exported or {}).values() for w in node.values()):
+                window.attach(setup.query)
+            site = restore_site(setup, name, kept.remembered["nodes"], kept.tables, kept.exported)
             run = SitesRun(version, plan, spec, site, kept.remembered["upto_us"])
             run._counts.update(kept.remembered["messages"])
             run._bytes.update(kept.remembered["bytes"])
@@ -101,6 +104,7 @@ class SitesRun(VersionRun):
         """Start counting for a micro-batch."""
         super().begin_batch()
         self._phase = self.phase_now
+        self._migrated: list[dict[str, Any]] = []
         self._exported: tuple[dict[str, Any], list[pa.RecordBatch]] | None = None
 
     @property
@@ -158,6 +162,19 @@ class SitesRun(VersionRun):
             self._bytes[self._sites[to]] += packet.nbytes
             reach(f"{packet.kind} sent")
             self._sent.append(Mail(to, packet.kind, packet.encode(), self._spec.place))
+
+    def work(self) -> None:
+        """Note which nodes have gone over to another operator set."""
+        for node in self._nodes:
+            sets = {epoch.number: str(epoch.operators) for epoch, _ in node.epochs}
+            over = [
+                {"number": n, "position_us": at_us, "node": node.name, "operators": sets.get(n, "")}
+                for n, at_us in node.finished
+            ]
+            self._migrated += over
+            node.finished = []
+            for _ in over:
+                reach("node migrated")
 
     def take_mail(self) -> list[Mail]:
         """Return, once, what is to be sent to other sites."""
@@ -222,8 +239,8 @@ class SitesRun(VersionRun):
         return Expiry(None, FOREVER)
 
     def export(self) -> Any:
-        """Return nothing: everything is in the tables."""
-        return None
+        """Return the windows of each node: all else is small, and in the tables and what is remembered."""
+        return {node.name: {a: w.detached() for a, w in node.windows.items()} for node in self._nodes}
 
     def take_tables(self) -> list[pa.RecordBatch]:
         """Return the rows of the windows, and those on their way; `remember` says what they are."""
@@ -247,6 +264,7 @@ class SitesRun(VersionRun):
             "operators": [str(node.epochs.latest.operators) for node in self._nodes],
             "windows": {node.name: {a: w.rows for a, w in node.windows.items()} for node in self._nodes},
             "modification": max((node.epochs.latest.number for node in self._nodes), default=0),
+            "migrated": self._migrated,
             "phase": self.phase,
             "messages": dict(self._counts),
             "bytes": dict(self._bytes),
