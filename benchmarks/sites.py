@@ -30,6 +30,7 @@ from midstream.sites.start import Setup
 from midstream.sites.statistics import StreamStatistics
 
 MS = 1000
+COUNTS = (4, 8)
 BATCH_US = 50 * MS
 TUPLE_BYTES = 150
 WINDOW_US = 500 * MS
@@ -196,7 +197,7 @@ def one_stream_changes(k: int, time_us: int) -> float:
     return 200.0 if phase_of(time_us) % 2 else 50.0
 
 
-HEAVY, LIGHT, TURN_US, TURNS = 2000.0, 50.0, 10_000 * MS, 5
+HEAVY, LIGHT, TURN_US, TURNS = 4000.0, 25.0, 15_000 * MS, 8
 
 
 def drifting(k: int, time_us: int) -> float:
@@ -278,12 +279,12 @@ def run(seconds: float | None, seed: int, progress: Callable[[int, int], None]) 
     end_us = int((seconds or 9.5) * 1e6) // BIN_US * BIN_US
     started, rows = time.perf_counter(), 0
     out: dict[str, Any] = {}
-    for done, count in enumerate((4, 8)):
+    for done, count in enumerate(COUNTS):
         out[f"{count} nodes"] = changes_of_one_stream(count, end_us, seed)
         rows += 3 * count * end_us // 10_000
-        progress(done + 1, 3)
+        progress(done + 1, len(COUNTS) + 1)
     out["drifting"] = drifting_sites(seed)
-    progress(3, 3)
+    progress(len(COUNTS) + 1, len(COUNTS) + 1)
     wall_s = time.perf_counter() - started
     return {
         "rows_per_s": rows / wall_s,

@@ -136,11 +136,6 @@ def said_before_kept() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Simulation, "_keep", _keep)
 
 
-def positions_go_back() -> contextlib.AbstractContextManager[Any]:
-    """A modification takes effect before the one that went before it."""
-    return mock.patch.object(TwoPhase, "after_us", property(lambda m: NEVER, lambda m, us: None), create=True)
-
-
 MUTANTS: dict[Mutant, Callable[[int], None]] = {
     own_positions: check_nodes,
     nobody_holds_still: check_nodes,
@@ -153,7 +148,6 @@ MUTANTS: dict[Mutant, Callable[[int], None]] = {
     results_leave_at_once: check_nodes,
     frames_as_they_come: check_script,
     said_before_kept: check_script,
-    positions_go_back: check_nodes,
 }
 """Each with the check that finds it."""
 
