@@ -19,7 +19,7 @@ import midstream as ms
 from midstream.model.time import FOREVER
 from midstream.sites.cost import PROBE_S, UPDATE_S
 from midstream.sites.courier import BULK, Frame
-from midstream.sites.declaration import DEFAULT_LINK, Declared, Update
+from midstream.sites.declaration import DEFAULT_LINK, Declared, Link, Update
 from midstream.sites.node import Node
 from midstream.sites.packet import GLOBAL_READY, LOCAL_READY, MODIFICATION, PARTIALS, ROWS, WINDOW_COPY, WINDOW_REQUEST
 from midstream.sites.partials import Part
@@ -31,6 +31,8 @@ from midstream.sites.statistics import StreamStatistics
 
 MS = 1000
 COUNTS = (4, 8)
+FAST_LINK = Link(5 * MS, 10e6)
+"""Of the drifting study: every stream fits, so that nothing is held up and bytes can be compared."""
 BATCH_US = 50 * MS
 TUPLE_BYTES = 150
 WINDOW_US = 500 * MS
@@ -53,6 +55,7 @@ class Study:
     end_us: int
     seed: int
     batch_us: int = BATCH_US
+    link: Link = DEFAULT_LINK
 
     def __post_init__(self) -> None:
         names = [f"s{k}" for k in range(self.count)]
@@ -77,7 +80,7 @@ class Study:
     def setup(self, update: Update, plan: SitesPlan | None = None) -> Setup:
         """Return the sites: one per stream, results at the first."""
         sites = {name: f"site{k}" for k, name in enumerate(self.names)}
-        declared = Declared(sites, "site0", update, 0.3, {}, DEFAULT_LINK)
+        declared = Declared(sites, "site0", update, 0.3, {}, self.link)
         return Setup(self.query, declared, self.statistics(), BIN_US, plan)
 
     def rows(self) -> Iterator[tuple[str, list[Part]]]:
@@ -136,7 +139,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     def on_frame(now_us: int, frame: Frame) -> None:
         if frame.packet is None:
             return
-        packet, size = frame.packet, frame.nbytes / DEFAULT_LINK.bytes_per_s
+        packet, size = frame.packet, frame.nbytes / study.link.bytes_per_s
         at = min(now_us // BIN_US, bins - 1)
         sent[at] += size if packet.kind in BULK else 0.0
         if packet.kind in (ROWS, PARTIALS):
@@ -144,7 +147,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
         phase = min(phase_of(now_us), phases - 1)
         found.messages[phase][packet.kind] += 1
         if packet.kind in found.overhead_s[phase]:
-            found.overhead_s[phase][packet.kind] += size + DEFAULT_LINK.latency_us / 1e6
+            found.overhead_s[phase][packet.kind] += size + study.link.latency_us / 1e6
 
     def on_results(results: Any) -> None:
         found.rows_out += len(results)
@@ -166,7 +169,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
         nothing = parts[name][0].between(0, 0)
         simulation.bring(name, nothing, FOREVER, simulation.now_us)
     simulation.run_until()
-    latency = np.array([len(f) * DEFAULT_LINK.latency_us / 1e6 for f in flows]) * BIN_US / 1e6
+    latency = np.array([len(f) * study.link.latency_us / 1e6 for f in flows]) * BIN_US / 1e6
     found.seconds = {
         "sending": [*map(float, sent + latency)],
         "probing": [*map(float, tested * PROBE_S)],
@@ -197,7 +200,7 @@ def one_stream_changes(k: int, time_us: int) -> float:
     return 200.0 if phase_of(time_us) % 2 else 50.0
 
 
-HEAVY, LIGHT, TURN_US, TURNS = 4000.0, 25.0, 15_000 * MS, 8
+HEAVY, LIGHT, TURN_US, TURNS = 2000.0, 25.0, 10_000 * MS, 8
 
 
 def drifting(k: int, time_us: int) -> float:
@@ -233,6 +236,7 @@ def changes_of_one_stream(count: int, end_us: int, seed: int) -> dict[str, Any]:
     return {
         "cost": {u: r.cost for u, r in runs.items()},
         "cost_by_phase": by_phase,
+        "mean_cost": {u: _mean(np.array(r.cost)) for u, r in runs.items()},
         "rate_by_phase": [one_stream_changes(0, FIRST_CHANGE_US + (p - 1) * PHASE_US) for p in range(phases)],
         "modifications_by_phase": {u: runs[u].modifications for u in updates[1:]},
         "messages_by_phase": {u: [dict(c) for c in runs[u].messages] for u in updates[1:]},
@@ -257,7 +261,7 @@ def _overhead(seconds: dict[str, float]) -> float:
 
 def drifting_sites(seed: int) -> dict[str, Any]:
     """Compare bytes shipped by plans that follow the rates with shipping every stream to one site, whichever it is."""
-    study = Study(8, 0.01, drifting, TURNS * TURN_US, seed, 200 * MS)
+    study = Study(8, 0.01, drifting, TURNS * TURN_US, seed, 200 * MS, FAST_LINK)
     adaptive = run_study(study, "centralized")
     whole = sum(adaptive.bytes_by_link.values())
     centres = {n: run_study(study, "off", all_at_one(study.names, n)) for n in (study.names[0], study.names[-1])}

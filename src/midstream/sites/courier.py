@@ -134,6 +134,12 @@ class Courier:
                 peer.again_us = now_us + (self.patience_us << peer.tries)
         return out
 
+    def left(self, frame: Frame, at_us: int) -> None:
+        """Note when a frame has really left: an answer is waited for from then on."""
+        peer = self._peer(frame.target, frame.is_bulk)
+        if peer.again_us is not None:
+            peer.again_us = max(peer.again_us, at_us + (self.patience_us << peer.tries))
+
     @property
     def next_us(self) -> int | None:
         """Return when something goes again, or None."""

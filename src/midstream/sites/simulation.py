@@ -264,6 +264,8 @@ class Simulation:
             lane = (*ends, frame.is_bulk)  # small messages wait for each other only
             free_us = max(self.now_us, self._busy_us.get(lane, 0)) + int(size / link.bytes_per_s * 1e6)
             self._busy_us[lane] = free_us
+            if frame.packet is not None:
+                self.places[frame.source].courier.left(frame, free_us)
             arrives_us = free_us + link.latency_us
             if faults.delayed and rnd.random() < faults.delayed:
                 arrives_us += rnd.randrange(1 + faults.delay_us)
