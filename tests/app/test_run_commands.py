@@ -352,6 +352,23 @@ BAD = {
 }
 
 
+def test_a_pipeline_says_where_streams_arrive(tmp_path: Path) -> None:
+    text = GOOD.replace('time = "timestamp"\n', 'time = "timestamp"\nsite = "tokyo"\n')
+    read = read_pipeline(write(tmp_path, text + 'framework = "sites"\nsite = "paris"\nupdate = "distributed"\n'))
+    assert read.sites is not None
+    assert (read.sites.sites, read.sites.query_site) == ({"a": "tokyo"}, "paris")
+    assert read.sites.update == "distributed"
+    assert read_pipeline(write(tmp_path, text)).sites is None
+    for more, said in (
+        ('framework = "sites"\nbuckets = 2\n', "buckets does not go with"),
+        ('framework = "sites"\nadapt = "modes"\n', "adapt does not go with"),
+        ('update = "off"\n', 'update is for framework = "sites"'),
+        ('framework = "stairs"\n', "framework"),
+    ):
+        with pytest.raises(MidstreamError, match=said):
+            read_pipeline(write(tmp_path, text + more))
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_pipeline_is_one_sentence(case: str, tmp_path: Path, midstream) -> None:
     text, parts = BAD[case]

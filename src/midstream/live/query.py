@@ -209,14 +209,18 @@ class LiveQuery:
 
     def mail_waits(self) -> bool:
         """Return whether buckets have sent messages that the next micro-batch is to read."""
-        return self.mail is not None and self.mail.waiting() is not None
+        return self.mail_of() is not None
+
+    def mail_of(self) -> int | None:
+        """Return the micro-batch whose messages wait, or None."""
+        return None if self.mail is None else self.mail.waiting()
 
     def nudge(self) -> str | None:
         """Let another micro-batch come, be there rows or not, if messages wait for it; return the control row.
 
         It is sent once for each micro-batch that has sent messages, whoever asks again.
         """
-        waits = None if self.mail is None else self.mail.waiting()
+        waits = self.mail_of()
         return None if waits is None else self._checkpoint.controls.send(MAIL, identity=f"{waits:08d}-mail")
 
     def changes(self) -> list[Event]:

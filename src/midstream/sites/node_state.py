@@ -5,7 +5,7 @@
 SteMs and counted windows are built again from the rows of the windows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -58,14 +58,24 @@ def export_node(node: Node) -> Exported:
 
 
 def restore_node(
-    query: JoinedQuery, name: str, plain: dict[str, Any], tables: Sequence[pa.RecordBatch], planner: Planner | None
+    query: JoinedQuery,
+    name: str,
+    plain: dict[str, Any],
+    tables: Sequence[pa.RecordBatch],
+    planner: Planner | None,
+    windows: Mapping[str, NodeWindow] | None = None,
 ) -> Node:
-    """Return a node as it was when it was exported; its planner has its machine already."""
-    left = iter(tables)
+    """Return a node as it was when it was exported; its planner has its machine already.
+
+    Where its `windows` are at hand as they were, their tables are not read.
+    """
+    left = iter(tables if windows is None else tables[len(plain["windows"]) :])
     epochs = Epochs.read(plain["epochs"])
     node = Node(query, name, epochs.latest.operators, planner)
     node.epochs = epochs
-    node.windows = {alias: _window(query, alias, marks, left) for alias, *marks in plain["windows"]}
+    if windows is None:
+        windows = {alias: _window(query, alias, marks, left) for alias, *marks in plain["windows"]}
+    node.windows = dict(windows)
     width = 1 + query.codes
     for head, last, low_us, high_us, path in plain["waiting"]:
         partials = Partials.of_batch(next(left), tuple(path), width)

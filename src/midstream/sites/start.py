@@ -21,6 +21,7 @@ from midstream.sites.query import JoinedQuery
 from midstream.sites.results import QueryNode
 from midstream.sites.site import Site
 from midstream.sites.statistics import StreamStatistics, graph_of
+from midstream.sites.window import NodeWindow
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,29 @@ def export_site(site: Site) -> Exported:
     return plain, tables
 
 
-def restore_site(setup: Setup, name: str, plain: Mapping[str, Any], tables: Sequence[pa.RecordBatch]) -> Site:
-    """Return a site as it was when it was exported."""
-    left = list(tables)
+def restore_site(
+    setup: Setup,
+    name: str,
+    plain: Mapping[str, Any],
+    tables: Sequence[pa.RecordBatch],
+    windows: Mapping[str, Mapping[str, NodeWindow]] | None = None,
+) -> Site:
+    """Return a site as it was when it was exported; its `windows`, by node, may be at hand as they were."""
+    left = tables
     nodes: list[Node | QueryNode] = []
     for node_name, (said, count) in plain.items():
         mine, left = left[:count], left[count:]
         planner = _planner(setup, node_name, said)
         if node_name == QUERY_NODE:
             node = QueryNode(setup.query, planner)
-            node.load(said, mine)
+            node.load(said, list(mine))
             nodes.append(node)
         else:
-            nodes.append(restore_node(setup.query, node_name, said, mine, planner))
+            nodes.append(
+                restore_node(
+                    setup.query, node_name, said, mine, planner, None if windows is None else windows[node_name]
+                )
+            )
     return Site(name, nodes)
 
 

@@ -11,6 +11,8 @@ those of the stream, and a row that heads partial results has the odd number bet
 it. So streams need not wait for each other to be numbered together, and heads may come in any order.
 """
 
+from copy import copy
+
 import numpy as np
 
 from midstream.kernels.arrays import Matrix, Vector
@@ -63,6 +65,16 @@ class NodeWindow:
         """Rows that were put in."""
         self.floor_us = NEVER
         """No head to come is before this time."""
+
+    def detached(self) -> "NodeWindow":
+        """Return the window without the query, to be kept where only states are; it shares them."""
+        window = copy(self)
+        del window.query, window.spec
+        return window
+
+    def attach(self, query: JoinedQuery) -> None:
+        """Know the query again."""
+        self.query, self.spec = query, query.stems[self.alias]
 
     @property
     def scan(self) -> Scan:

@@ -28,6 +28,8 @@ BEAT_S = 5.0
 """How often a run shows that it lives."""
 GRACE_S = 30.0
 """How long the micro-batch after the last one may take to notice that the run is over."""
+PATIENCE_S = 5.0
+"""How long mail waits for rows to bring a micro-batch, where Spark does not say that there are none."""
 PATTERN = frozenset("{}[]*?\\")
 """Signs of a pattern in a path."""
 CONTROL_ROWS = {
@@ -50,6 +52,8 @@ class SparkRun(LiveRun):
         with contextlib.suppress(OSError):  # without it states are rebuilt, and buckets say why
             hold_query(self._shared)
         self._over = threading.Event()
+        self._mail_since: tuple[int | None, float] | None = None
+        """The micro-batch whose mail waits, and since when."""
         self._done = False
         """The micro-batch that carried a stop is committed."""
         try:
@@ -157,9 +161,22 @@ class SparkRun(LiveRun):
                     self._query.stop()
             if (self.ends_by_itself and self.live.unread - sent) or self._asked_to_end():
                 self._leaves_off = True
-            if self._end_after is None and not self.ends_by_itself and not self._query.status["isTriggerActive"]:
-                self.live.nudge()
+            if self._end_after is None and not self.ends_by_itself and self.live.mail_waits():
+                self._nudge()
             clock.pause(LOOK_S)
+
+    def _nudge(self) -> None:
+        """Let a micro-batch come for mail that waits, where none would: Spark has looked, and there were no rows.
+
+        Should Spark not say so, one comes in a while.
+        """
+        now_s, batch = self._world.clock.elapsed_s(), self.live.mail_of()
+        if self._mail_since is None or self._mail_since[0] != batch:
+            self._mail_since = batch, now_s
+        status = self._query.status
+        idle = not status["isTriggerActive"] and not status["isDataAvailable"]
+        if idle or now_s - self._mail_since[1] > PATIENCE_S:
+            self.live.nudge()
 
     def lives(self) -> bool:
         """Return whether micro-batches may still come."""

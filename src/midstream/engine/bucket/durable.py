@@ -6,6 +6,7 @@ kept as well, since they cannot be computed again from those.
 
 import uuid
 from collections.abc import Sequence
+from typing import overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -136,9 +137,10 @@ class DurableRows:
                 return
             self._store.remove(self._key(WINDOW, alias, chunks.pop(0).number))
 
-    def own_tables(self) -> list[pa.Table]:
-        """Read back what the run keeps itself."""
-        return [self._store.read(self._key(OWN, 0, number)) for number in range(self._state.own)]
+    def own_tables(self) -> "OwnTables":
+        """Return what the run keeps itself, each table to be read when it is asked for."""
+        keys = [self._key(OWN, 0, number) for number in range(self._state.own)]
+        return OwnTables(self._store, keys)
 
     def keep_own(self, tables: Sequence[pa.Table]) -> None:
         """Keep these tables of the run, and no others."""
@@ -212,3 +214,28 @@ class DurableRows:
         keys += [self._key(OWN, 0, number) for number in range(state.own)]
         for key in keys:
             self._store.remove(key)
+
+
+class OwnTables(Sequence[pa.RecordBatch]):
+    """Tables that a run keeps itself, read from the store one at a time."""
+
+    def __init__(self, store: Store, keys: Sequence[Key]) -> None:
+        self._store = store
+        self._keys = keys
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, place: int) -> pa.RecordBatch: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "OwnTables": ...
+
+    def __getitem__(self, place: int | slice) -> "pa.RecordBatch | OwnTables":
+        """Return a table, or some of them unread."""
+        if isinstance(place, slice):
+            return OwnTables(self._store, self._keys[place])
+        table = self._store.read(self._keys[place]).combine_chunks()
+        return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], table.schema)

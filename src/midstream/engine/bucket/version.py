@@ -94,11 +94,12 @@ class VersionInBucket:
         if durable is None or not state.token:
             run = run_of(plan, spec.framework).rebuild(self.number, plan, spec, Kept())
             return Succession(self.number, spec, run, self.intake, state), False
+        taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
         kind = run_of(plan, spec.framework)
         if kind.keeps_rows:
-            kept = Kept(state.run, released_us=state.released_us, tables=durable.own_tables())
-            return Succession(self.number, spec, kind.rebuild(self.number, plan, spec, kept), self.intake, state), False
-        taken = None if self._memory is None else self._memory.take(self.number, state.token, plan)
+            kept = Kept(state.run, released_us=state.released_us, tables=durable.own_tables(), exported=taken)
+            run = kind.rebuild(self.number, plan, spec, kept)
+            return Succession(self.number, spec, run, self.intake, state), taken is None
         exported, coming = Succession.split(taken, state.run)
         if exported is not None:
             run = kind.adopt(self.number, spec, exported, state.run)
@@ -198,8 +199,6 @@ class VersionInBucket:
             durable.keep_own([pa.Table.from_batches([part]) for part in run.take_tables()])
         self.state.run = self._succession.remember()
         durable.commit()
-        if run.keeps_rows:
-            return True
         return self._memory is None or self._memory.publish(self.number, self.state.token, self._succession.export())
 
     @property

@@ -113,8 +113,10 @@ class Kept:
     stages: StageTables = ()
     released_us: int = 0
     """Rows below this time have been through the operators."""
-    tables: Sequence[pa.Table] = ()
-    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself."""
+    tables: Sequence[pa.RecordBatch] = ()
+    """What `VersionRun.take_tables` returned, of a run that keeps its rows itself; read as they are asked for."""
+    exported: Any | None = None
+    """What `VersionRun.export` returned, of a run that keeps its rows itself, where it is at hand."""
 
 
 class VersionRun(ABC):

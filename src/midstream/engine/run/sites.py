@@ -4,7 +4,8 @@
                           └──▶ query node: results in max order, at the site that results go to
 
 State: that of the nodes, as plain values and tables. It is written down in every micro-batch and read again in the
-next, so nothing but the store and the mailbox has a say in what a micro-batch does.
+next, so nothing but the store and the mailbox has a say in what a micro-batch does. Windows are read only where the
+memory of the machine does not have them.
 """
 
 from collections import Counter
@@ -73,17 +74,17 @@ class SitesRun(VersionRun):
 
     @classmethod
     def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "SitesRun":
-        """Nothing is exported."""
-        raise AssertionError("the nodes of a site are read from its tables")
+        """Refuse: the nodes of a site are read from its tables, be their windows at hand."""
+        raise AssertionError(REFUSED)
 
     @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "SitesRun":
         """Return the site of a bucket as it was kept, or as it begins."""
         setup, name = setup_of(plan, spec), plan.partitioning.sites[spec.place]
         if kept.remembered:
-            tables = [table.combine_chunks() for table in kept.tables]
-            parts = [t.to_batches()[0] if t.num_rows else pa.RecordBatch.from_pylist([], t.schema) for t in tables]
-            site = restore_site(setup, name, kept.remembered["nodes"], parts)
+            for window in (w for node in (kept.exported or {}).values() for w in node.values()):
+                window.attach(setup.query)
+            site = restore_site(setup, name, kept.remembered["nodes"], kept.tables, kept.exported)
             run = SitesRun(version, plan, spec, site, kept.remembered["upto_us"])
             run._counts.update(kept.remembered["messages"])
             run._bytes.update(kept.remembered["bytes"])
@@ -238,8 +239,8 @@ class SitesRun(VersionRun):
         return Expiry(None, FOREVER)
 
     def export(self) -> Any:
-        """Return nothing: everything is in the tables."""
-        return None
+        """Return the windows of each node: all else is small, and in the tables and what is remembered."""
+        return {node.name: {a: w.detached() for a, w in node.windows.items()} for node in self._nodes}
 
     def take_tables(self) -> list[pa.RecordBatch]:
         """Return the rows of the windows, and those on their way; `remember` says what they are."""

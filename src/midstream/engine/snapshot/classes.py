@@ -111,6 +111,7 @@ from midstream.plan import (
 from midstream.plan import (
     window as plan_window,
 )
+from midstream.sites import window as sites_window
 
 
 def _by_name(*classes: type) -> dict[str, type]:
@@ -212,6 +213,7 @@ STATES = _by_name(
     sources.Position, sources.Sources,
     tape.Tape,
     value_table.ValueTable,
+    sites_window.NodeWindow,
     source_window.EvictionTable, source_window.PartitionedRowsWindowState, source_window.RowsWindowState,
 )  # fmt: skip
 """Operators, their states, and migrations under way."""
