@@ -18,8 +18,8 @@ import pyarrow as pa
 import midstream as ms
 from midstream.model.time import FOREVER
 from midstream.sites.cost import PROBE_S, UPDATE_S
-from midstream.sites.courier import Frame
-from midstream.sites.declaration import DEFAULT_LINK, Declared, Update
+from midstream.sites.courier import BULK, Frame
+from midstream.sites.declaration import DEFAULT_LINK, Declared, Link, Update
 from midstream.sites.node import Node
 from midstream.sites.packet import GLOBAL_READY, LOCAL_READY, MODIFICATION, PARTIALS, ROWS, WINDOW_COPY, WINDOW_REQUEST
 from midstream.sites.partials import Part
@@ -30,6 +30,9 @@ from midstream.sites.start import Setup
 from midstream.sites.statistics import StreamStatistics
 
 MS = 1000
+COUNTS = (4, 8)
+FAST_LINK = Link(5 * MS, 10e6)
+"""Of the drifting study: every stream fits, so that nothing is held up and bytes can be compared."""
 BATCH_US = 50 * MS
 TUPLE_BYTES = 150
 WINDOW_US = 500 * MS
@@ -51,6 +54,8 @@ class Study:
     rates: Rates
     end_us: int
     seed: int
+    batch_us: int = BATCH_US
+    link: Link = DEFAULT_LINK
 
     def __post_init__(self) -> None:
         names = [f"s{k}" for k in range(self.count)]
@@ -75,7 +80,7 @@ class Study:
     def setup(self, update: Update, plan: SitesPlan | None = None) -> Setup:
         """Return the sites: one per stream, results at the first."""
         sites = {name: f"site{k}" for k, name in enumerate(self.names)}
-        declared = Declared(sites, "site0", update, 0.3, {}, DEFAULT_LINK)
+        declared = Declared(sites, "site0", update, 0.3, {}, self.link)
         return Setup(self.query, declared, self.statistics(), BIN_US, plan)
 
     def rows(self) -> Iterator[tuple[str, list[Part]]]:
@@ -83,9 +88,9 @@ class Study:
         for k, name in enumerate(self.names):
             rng = np.random.default_rng([self.seed, k])
             parts, at, number = list[Part](), 0.0, 0
-            for start in range(0, self.end_us, BATCH_US):
+            for start in range(0, self.end_us, self.batch_us):
                 times = list[int]()
-                while at < start + BATCH_US:
+                while at < start + self.batch_us:
                     times.append(int(at))
                     at += 1e6 / self.rates(k, int(at))
                 keys = rng.integers(0, round(1 / self.factor), len(times))
@@ -111,6 +116,7 @@ class Measured:
     """Per phase: what sending them took, by kind."""
     modifications: list[int] = field(default_factory=list)
     bytes_by_link: dict[str, int] = field(default_factory=dict)
+    bytes_by_kind: dict[str, int] = field(default_factory=dict)
     rows_out: int = 0
     wall_s: float = 0.0
 
@@ -133,15 +139,15 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     def on_frame(now_us: int, frame: Frame) -> None:
         if frame.packet is None:
             return
-        packet, size = frame.packet, frame.nbytes / DEFAULT_LINK.bytes_per_s
+        packet, size = frame.packet, frame.nbytes / study.link.bytes_per_s
         at = min(now_us // BIN_US, bins - 1)
-        sent[at] += size
+        sent[at] += size if packet.kind in BULK else 0.0
         if packet.kind in (ROWS, PARTIALS):
             flows[at].add((packet.sender, packet.to, *packet.plain.get("path", ())))
         phase = min(phase_of(now_us), phases - 1)
         found.messages[phase][packet.kind] += 1
         if packet.kind in found.overhead_s[phase]:
-            found.overhead_s[phase][packet.kind] += size + DEFAULT_LINK.latency_us / 1e6
+            found.overhead_s[phase][packet.kind] += size + study.link.latency_us / 1e6
 
     def on_results(results: Any) -> None:
         found.rows_out += len(results)
@@ -150,12 +156,12 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     parts = dict(study.rows())
     nodes = [n for p in simulation.places.values() for n in p.site.nodes.values() if isinstance(n, Node)]
     tested, kept = np.zeros(bins), np.zeros(bins)
-    for number, start in enumerate(range(0, study.end_us, BATCH_US)):
-        end = start + BATCH_US
+    for number, start in enumerate(range(0, study.end_us, study.batch_us)):
+        end = start + study.batch_us
         before = sum(n.pairs_tested for n in nodes), sum(w.added for n in nodes for w in n.windows.values())
         for name in study.names:
             simulation.bring(name, parts[name][number], end, end)
-        simulation.run_until(end + BATCH_US - 1)
+        simulation.run_until(end + study.batch_us - 1)
         tested[start // BIN_US] += sum(n.pairs_tested for n in nodes) - before[0]
         kept[start // BIN_US] += max(0, sum(w.added for n in nodes for w in n.windows.values()) - before[1])
     simulation.run_until()
@@ -163,7 +169,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
         nothing = parts[name][0].between(0, 0)
         simulation.bring(name, nothing, FOREVER, simulation.now_us)
     simulation.run_until()
-    latency = np.array([len(f) * DEFAULT_LINK.latency_us / 1e6 for f in flows]) * BIN_US / 1e6
+    latency = np.array([len(f) * study.link.latency_us / 1e6 for f in flows]) * BIN_US / 1e6
     found.seconds = {
         "sending": [*map(float, sent + latency)],
         "probing": [*map(float, tested * PROBE_S)],
@@ -171,6 +177,7 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     }
     counts = simulation.counts
     found.bytes_by_link = {f"{a} -> {b}": n for (a, b), n in counts.sent_bytes.items()}
+    found.bytes_by_kind = dict(counts.kind_bytes)
     found.modifications = [0] * phases
     for m in simulation.modifications.all.values():
         found.modifications[min(phase_of(m.began_us), phases - 1)] += 1
@@ -193,7 +200,7 @@ def one_stream_changes(k: int, time_us: int) -> float:
     return 200.0 if phase_of(time_us) % 2 else 50.0
 
 
-HEAVY, LIGHT, TURN_US = 2000.0, 50.0, 4000 * MS
+HEAVY, LIGHT, TURN_US, TURNS = 2000.0, 25.0, 10_000 * MS, 8
 
 
 def drifting(k: int, time_us: int) -> float:
@@ -229,6 +236,7 @@ def changes_of_one_stream(count: int, end_us: int, seed: int) -> dict[str, Any]:
     return {
         "cost": {u: r.cost for u, r in runs.items()},
         "cost_by_phase": by_phase,
+        "mean_cost": {u: _mean(np.array(r.cost)) for u, r in runs.items()},
         "rate_by_phase": [one_stream_changes(0, FIRST_CHANGE_US + (p - 1) * PHASE_US) for p in range(phases)],
         "modifications_by_phase": {u: runs[u].modifications for u in updates[1:]},
         "messages_by_phase": {u: [dict(c) for c in runs[u].messages] for u in updates[1:]},
@@ -251,12 +259,12 @@ def _overhead(seconds: dict[str, float]) -> float:
     return round(sum(seconds.values()), 4)
 
 
-def drifting_sites(end_us: int, seed: int) -> dict[str, Any]:
+def drifting_sites(seed: int) -> dict[str, Any]:
     """Compare bytes shipped by plans that follow the rates with shipping every stream to one site, whichever it is."""
-    study = Study(8, 0.002, drifting, end_us, seed)
+    study = Study(8, 0.01, drifting, TURNS * TURN_US, seed, 200 * MS, FAST_LINK)
     adaptive = run_study(study, "centralized")
     whole = sum(adaptive.bytes_by_link.values())
-    centres = {n: run_study(study, "off", all_at_one(study.names, n)) for n in study.names[:2]}
+    centres = {n: run_study(study, "off", all_at_one(study.names, n)) for n in (study.names[0], study.names[-1])}
     fewest = min(sum(m.bytes_by_link.values()) for m in centres.values())
     assert all(m.rows_out == adaptive.rows_out for m in centres.values()), "results do not depend on plans"
     return {
@@ -265,6 +273,7 @@ def drifting_sites(end_us: int, seed: int) -> dict[str, Any]:
         "times_fewer": round(fewest / whole, 2),
         "modifications": sum(adaptive.modifications),
         "rows_out": adaptive.rows_out,
+        "bytes_by_kind": adaptive.bytes_by_kind,
         "bytes_by_link": adaptive.bytes_by_link,
     }
 
@@ -274,12 +283,12 @@ def run(seconds: float | None, seed: int, progress: Callable[[int, int], None]) 
     end_us = int((seconds or 9.5) * 1e6) // BIN_US * BIN_US
     started, rows = time.perf_counter(), 0
     out: dict[str, Any] = {}
-    for done, count in enumerate((4, 8)):
+    for done, count in enumerate(COUNTS):
         out[f"{count} nodes"] = changes_of_one_stream(count, end_us, seed)
         rows += 3 * count * end_us // 10_000
-        progress(done + 1, 3)
-    out["drifting"] = drifting_sites(int(max(end_us, 8 * TURN_US) // TURN_US * TURN_US), seed)
-    progress(3, 3)
+        progress(done + 1, len(COUNTS) + 1)
+    out["drifting"] = drifting_sites(seed)
+    progress(len(COUNTS) + 1, len(COUNTS) + 1)
     wall_s = time.perf_counter() - started
     return {
         "rows_per_s": rows / wall_s,

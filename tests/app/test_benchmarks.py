@@ -24,6 +24,7 @@ SMALL: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
     "jisc": (0.1, {"jisc": {"SETS": ((4, "uniform", 1.0, 2), (3, "even", 1.0, 1))}}),
     "hybmig": (12, {}),
     "general": (12, {"general": {"RATES": (0.4, 1.0)}}),
+    "sites": (2, {"sites": {"COUNTS": (4,), "TURNS": 1, "TURN_US": 400_000, "HEAVY": 200.0}}),
     "change": (2, {"change": {"SIZES": (40,), "STUDY_TURNS": 1, "TURNS": 1, "WARM_UP_S": 2, "MEASURED_S": 2}}),
 }
 """Seconds, and constants of its modules."""

@@ -19,7 +19,6 @@ from midstream.sites.epochs import Epochs
 from midstream.sites.node import Node
 from midstream.sites.packet import Packet
 from midstream.sites.partials import Part
-from midstream.sites.planner import Planner
 from midstream.sites.results import QueryNode
 from midstream.sites.simulation import Place, Simulation
 from midstream.sites.two_phase import TwoPhase
@@ -137,11 +136,6 @@ def said_before_kept() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Simulation, "_keep", _keep)
 
 
-def positions_go_back() -> contextlib.AbstractContextManager[Any]:
-    """A modification takes effect before the one that went before it."""
-    return mock.patch.object(Planner, "after_us", property(lambda p: NEVER, lambda p, us: None), create=True)
-
-
 MUTANTS: dict[Mutant, Callable[[int], None]] = {
     own_positions: check_nodes,
     nobody_holds_still: check_nodes,
@@ -154,7 +148,6 @@ MUTANTS: dict[Mutant, Callable[[int], None]] = {
     results_leave_at_once: check_nodes,
     frames_as_they_come: check_script,
     said_before_kept: check_script,
-    positions_go_back: check_script,
 }
 """Each with the check that finds it."""
 

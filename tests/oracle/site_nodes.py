@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.plan.plan import Plan
+from midstream.sites.courier import BULK
 from midstream.sites.node import Node
 from midstream.sites.node_state import export_node, restore_node
 from midstream.sites.operator_set import operator_sets
@@ -48,17 +49,17 @@ def part_of(case: Case, plan: Plan, alias: str) -> Part:
 
 
 class Mail:
-    """What nodes have said and has not arrived: in order between any two of them."""
+    """What nodes have said and has not arrived: in order between any two of them, rows apart from other things."""
 
     def __init__(self) -> None:
-        self.channels: dict[tuple[str, str], deque[Packet]] = {}
+        self.channels: dict[tuple[str, str, bool], deque[Packet]] = {}
         self.counts: dict[str, int] = {}
 
     def send(self, messages: list[Packet]) -> None:
         for message in messages:
             copy = Packet.decode(message.encode())
             self.counts[message.kind] = self.counts.get(message.kind, 0) + 1
-            self.channels.setdefault((message.sender, message.to), deque()).append(copy)
+            self.channels.setdefault((message.sender, message.to, message.kind in BULK), deque()).append(copy)
 
     def draw(self, rnd: random.Random) -> Packet | None:
         open_ = [channel for channel in self.channels.values() if channel]

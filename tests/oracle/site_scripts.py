@@ -92,7 +92,7 @@ def draw_faults(rnd: random.Random) -> Faults:
         delay_us=rnd.choice([1000, 100_000, 3 * SECOND]),
         deaths=deaths,
         down_us=rnd.choice([10_000, 5 * SECOND]),
-        keep_every=rnd.choice([1, 3, 20]) if deaths else 0,
+        keep_every=rnd.choice([3, 20, 60]) if deaths else 0,
     )
 
 

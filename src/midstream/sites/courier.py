@@ -8,16 +8,22 @@ A site that dies forgets what it did since its state was kept last. So what it s
 acknowledged, only when the state after it is kept: `commit` releases both. What comes again after that is the same, or
 was never said.
 
-State: for each other site the frames that are not acknowledged, the number of the next one, and those that came early.
+What is said about plans and migrations goes in a lane of its own, which rows do not hold up: a plan that ships too much
+must be left before what it has shipped has arrived. Copies of windows go with the rows, which they are in order with.
+
+State: for each other site and lane the frames that are not acknowledged, the number of the next one, and those that
+came early.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from midstream.sites.packet import Packet
+from midstream.sites.packet import PARTIALS, ROWS, WINDOW_COPY, Packet
 
 DATA, ACK = "data", "ack"
+BULK = frozenset((ROWS, PARTIALS, WINDOW_COPY))
+"""The kinds of packets with rows."""
 FRAME_BYTES = 16
 """What a frame takes beside its packet: sites and number."""
 AT_ONCE = 8
@@ -33,6 +39,8 @@ class Frame:
     kind: str
     source: str
     target: str
+    is_bulk: bool
+    """The lane it goes in."""
     number: int
     packet: Packet | None = None
 
@@ -70,34 +78,35 @@ class Courier:
         self.site = site
         self.patience_us = patience_us
         """How long an answer is waited for."""
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[tuple[str, bool], Peer] = {}
+        """By other site and lane."""
 
-    def _peer(self, name: str) -> Peer:
-        return self.peers.setdefault(name, Peer())
+    def _peer(self, name: str, is_bulk: bool) -> Peer:
+        return self.peers.setdefault((name, is_bulk), Peer())
 
     def post(self, target: str, packet: Packet) -> None:
         """Take a packet for another site; it leaves with the next commit."""
-        peer = self._peer(target)
+        peer = self._peer(target, packet.kind in BULK)
         peer.unanswered.append((peer.next_number, packet))
         peer.next_number += 1
 
     def commit(self, now_us: int) -> list[Frame]:
         """Return what may leave now that the state of the site is kept: new packets, and acknowledgements."""
         out: list[Frame] = []
-        for name, peer in self.peers.items():
+        for (name, is_bulk), peer in self.peers.items():
             fresh = [(n, p) for n, p in peer.unanswered if n >= peer.released]
-            out += [Frame(DATA, self.site, name, n, p) for n, p in fresh]
+            out += [Frame(DATA, self.site, name, is_bulk, n, p) for n, p in fresh]
             peer.released = peer.next_number
             if fresh and peer.again_us is None:
                 peer.again_us = now_us + self.patience_us
             if peer.owes_answer:
                 peer.owes_answer = False
-                out.append(Frame(ACK, self.site, name, peer.expected))
+                out.append(Frame(ACK, self.site, name, is_bulk, peer.expected))
         return out
 
     def on_frame(self, frame: Frame, now_us: int) -> list[Packet]:
         """Take a frame from another site; return the packets whose turn has come."""
-        peer = self._peer(frame.source)
+        peer = self._peer(frame.source, frame.is_bulk)
         if frame.packet is None:
             while peer.unanswered and peer.unanswered[0][0] < frame.number:
                 peer.unanswered.popleft()
@@ -117,32 +126,38 @@ class Courier:
     def on_time(self, now_us: int) -> list[Frame]:
         """Return the frames that go again, since no answer has come."""
         out = []
-        for name, peer in self.peers.items():
+        for (name, is_bulk), peer in self.peers.items():
             if peer.again_us is not None and peer.again_us <= now_us:
                 sent = [(n, p) for n, p in peer.unanswered if n < peer.released][:AT_ONCE]
-                out += [Frame(DATA, self.site, name, n, p) for n, p in sent]
+                out += [Frame(DATA, self.site, name, is_bulk, n, p) for n, p in sent]
                 peer.tries = min(peer.tries + 1, MOST_TRIES)
                 peer.again_us = now_us + (self.patience_us << peer.tries)
         return out
+
+    def left(self, frame: Frame, at_us: int) -> None:
+        """Note when a frame has really left: an answer is waited for from then on."""
+        peer = self._peer(frame.target, frame.is_bulk)
+        if peer.again_us is not None:
+            peer.again_us = max(peer.again_us, at_us + (self.patience_us << peer.tries))
 
     @property
     def next_us(self) -> int | None:
         """Return when something goes again, or None."""
         return min((p.again_us for p in self.peers.values() if p.again_us is not None), default=None)
 
-    def export(self) -> tuple[dict[str, Any], list[bytes]]:
+    def export(self) -> tuple[list[Any], list[bytes]]:
         """Return the traffic as plain values, and packets as bytes. Packets that came early are asked for again."""
-        plain, packets = {}, []
-        for name, peer in self.peers.items():
-            plain[name] = [peer.next_number, [n for n, _ in peer.unanswered], peer.expected]
+        plain, packets = [], []
+        for (name, is_bulk), peer in self.peers.items():
+            plain.append([name, is_bulk, peer.next_number, [n for n, _ in peer.unanswered], peer.expected])
             packets += [packet.encode() for _, packet in peer.unanswered]
         return plain, packets
 
-    def load(self, plain: dict[str, Any], packets: list[bytes], now_us: int) -> None:
+    def load(self, plain: list[Any], packets: list[bytes], now_us: int) -> None:
         """Go on as `export` has said: what was not acknowledged goes again, and all that came is acknowledged."""
         left = iter(packets)
-        for name, (next_number, numbers, expected) in plain.items():
+        for name, is_bulk, next_number, numbers, expected in plain:
             peer = Peer(next_number, expected=expected, owes_answer=True, released=next_number)
             peer.unanswered = deque((n, Packet.decode(next(left))) for n in numbers)
             peer.again_us = now_us if numbers else None
-            self.peers[name] = peer
+            self.peers[name, is_bulk] = peer

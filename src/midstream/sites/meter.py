@@ -33,7 +33,7 @@ class Meter:
     def __init__(self, query: JoinedQuery, alias: str, first: StreamStatistics, interval_us: int = INTERVAL_US) -> None:
         self.query, self.alias, self.interval_us = query, alias, interval_us
         self.known = self._first = first
-        self._measured_us = NEVER
+        self._measured_us = self._began_us = NEVER
         self._times = np.empty(0, np.int64)
         """Of the rows of the last interval that can match."""
         self._sample: Matrix = np.empty((0, 1 + query.codes), np.int64)
@@ -52,7 +52,9 @@ class Meter:
         )
         self._times = np.concatenate([self._times, heads.head.times])
         self._sample = np.concatenate([self._sample, heads.codes])[-SAMPLE:]
-        if upto_us == FOREVER:
+        if self._began_us == NEVER and len(part):
+            self._began_us = int(part.times[0])
+        if upto_us == FOREVER or self._began_us == NEVER:
             return None
         end_us = upto_us // self.interval_us * self.interval_us
         if end_us <= self._measured_us:
@@ -76,7 +78,8 @@ class Meter:
         held = window.scan.store.times.view()
         if isinstance(kept, RangeWindow):
             start, stop = np.searchsorted(held, [end_us - kept.width_us, end_us])
-            count = float(stop - start)
+            # A window that is not full yet is taken as if it were.
+            count = float(stop - start) * kept.width_us / max(1, min(kept.width_us, end_us - self._began_us))
         else:
             count = float(len(window.live(window.covered_us)))
         return StreamStatistics(rate, size, count * passing, self._factors(), known.pairs)
@@ -93,7 +96,7 @@ class Meter:
     def export(self) -> tuple[dict[str, Any], pa.RecordBatch]:
         """Return what it remembers as plain values and a table."""
         plain = {
-            "measured": self._measured_us, "times": self._times.tolist(),
+            "measured": self._measured_us, "began": self._began_us, "times": self._times.tolist(),
             "counts": [self._arrived, self._passed, self._bytes],
         }  # fmt: skip
         columns = [pa.array(np.ascontiguousarray(c)) for c in self._sample.T]
@@ -101,7 +104,7 @@ class Meter:
 
     def load(self, plain: dict[str, Any], table: pa.RecordBatch, known: StreamStatistics) -> None:
         """Remember what `export` has returned."""
-        self._measured_us, self.known = plain["measured"], known
+        self._measured_us, self._began_us, self.known = plain["measured"], plain["began"], known
         self._times = np.array(plain["times"], np.int64)
         self._arrived, self._passed, self._bytes = plain["counts"]
         self._sample = np.column_stack([c.to_numpy() for c in table.columns]).astype(np.int64)

@@ -11,11 +11,11 @@ what it was given, in that order. How a host drives it:
 - `Site` (site.py) holds the nodes of one site, and what they say to each other stays there. `site.on_rows(alias, rows,
   upto_us)` brings the next rows of a stream, all that are before a time; `site.on_message(message)` brings what a node
   of another site has said. Both return messages for other sites, in the order in which they are to arrive.
-- Each message must come once, and those from one site to another in order. On a network that loses, repeats and
-  reorders them `channel.py` sees to that. On Spark, a bucket is a site: once per micro-batch it is given its new rows,
-  then the messages that were addressed to it in the micro-batch before, and returns messages for the next one;
-  delivery is exactly-once and in order, so nothing else is needed. Any order among senders, any batching of rows and
-  any delay give the same results.
+- Each message must come once, and those from one site to another in order; those with rows and the others may overtake
+  each other (`courier.BULK`). On a network that loses, repeats and reorders them `courier.py` sees to that. On Spark, a
+  bucket is a site: once per micro-batch it is given its new rows, then the messages that were addressed to it in the
+  micro-batch before, and returns messages for the next one; delivery is exactly-once and in order, so nothing else is
+  needed. Any order among senders, any batching of rows and any delay give the same results.
 - `begin_site`, `export_site` and `restore_site` (start.py) make a site, return it as plain values (JSON) and tables of
   rows (Arrow), and make it again: from the rows of the windows and what waits, and nothing that is derived from them.
 - The node of the query site is a `QueryNode` (results.py): it returns results in max order.

@@ -106,7 +106,7 @@ class Simulation:
         self._on_sent = on_frame or (lambda now_us, frame: None)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
-        self._busy_us: dict[tuple[str, str], int] = {}
+        self._busy_us: dict[tuple[str, str, bool], int] = {}
         slowest = max([DEFAULT_LINK.latency_us, *(link.latency_us for link in self._links())])
         self.places = {
             name: Place(begin_site(setup, name), Courier(name, max(PATIENCE_US, 8 * slowest))) for name in setup.names
@@ -261,8 +261,11 @@ class Simulation:
             self.counts.sent_bytes[ends] += size
             self.counts.kind_bytes[kind] += size
             link = self._link(*ends)
-            free_us = max(self.now_us, self._busy_us.get(ends, 0)) + int(size / link.bytes_per_s * 1e6)
-            self._busy_us[ends] = free_us
+            lane = (*ends, frame.is_bulk)  # small messages wait for each other only
+            free_us = max(self.now_us, self._busy_us.get(lane, 0)) + int(size / link.bytes_per_s * 1e6)
+            self._busy_us[lane] = free_us
+            if frame.packet is not None:
+                self.places[frame.source].courier.left(frame, free_us)
             arrives_us = free_us + link.latency_us
             if faults.delayed and rnd.random() < faults.delayed:
                 arrives_us += rnd.randrange(1 + faults.delay_us)
