@@ -185,7 +185,8 @@ def run_study(study: Study, update: Update, plan: SitesPlan | None = None) -> Me
     return found
 
 
-FIRST_CHANGE_US = 1500 * MS
+FIRST_CHANGE_US = 1600 * MS
+"""At the end of an interval that is measured over; the paper has 1,500 ms."""
 
 
 def phase_of(time_us: int) -> int:
@@ -195,12 +196,12 @@ def phase_of(time_us: int) -> int:
 
 def one_stream_changes(k: int, time_us: int) -> float:
     """Return the rates of Fig. 4: one stream goes from 50 to 200 and back, the others have 100."""
-    if k != 0:
+    if k != 1:
         return 100.0
     return 200.0 if phase_of(time_us) % 2 else 50.0
 
 
-HEAVY, LIGHT, TURN_US, TURNS = 2000.0, 25.0, 10_000 * MS, 8
+HEAVY, LIGHT, TURN_US, TURNS = 3000.0, 25.0, 10_000 * MS, 8
 
 
 def drifting(k: int, time_us: int) -> float:
@@ -237,7 +238,7 @@ def changes_of_one_stream(count: int, end_us: int, seed: int) -> dict[str, Any]:
         "cost": {u: r.cost for u, r in runs.items()},
         "cost_by_phase": by_phase,
         "mean_cost": {u: _mean(np.array(r.cost)) for u, r in runs.items()},
-        "rate_by_phase": [one_stream_changes(0, FIRST_CHANGE_US + (p - 1) * PHASE_US) for p in range(phases)],
+        "rate_by_phase": [one_stream_changes(1, FIRST_CHANGE_US + (p - 1) * PHASE_US) for p in range(phases)],
         "modifications_by_phase": {u: runs[u].modifications for u in updates[1:]},
         "messages_by_phase": {u: [dict(c) for c in runs[u].messages] for u in updates[1:]},
         "overhead_s": overhead,
@@ -261,7 +262,7 @@ def _overhead(seconds: dict[str, float]) -> float:
 
 def drifting_sites(seed: int) -> dict[str, Any]:
     """Compare bytes shipped by plans that follow the rates with shipping every stream to one site, whichever it is."""
-    study = Study(8, 0.01, drifting, TURNS * TURN_US, seed, 200 * MS, FAST_LINK)
+    study = Study(8, 0.02, drifting, TURNS * TURN_US, seed, 200 * MS, FAST_LINK)
     adaptive = run_study(study, "centralized")
     whole = sum(adaptive.bytes_by_link.values())
     centres = {n: run_study(study, "off", all_at_one(study.names, n)) for n in (study.names[0], study.names[-1])}
@@ -280,7 +281,7 @@ def drifting_sites(seed: int) -> dict[str, Any]:
 
 def run(seconds: float | None, seed: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
     """Run all studies; `seconds` is how much event time that of Fig. 4 has."""
-    end_us = int((seconds or 9.5) * 1e6) // BIN_US * BIN_US
+    end_us = int((seconds or 9.6) * 1e6) // BIN_US * BIN_US
     started, rows = time.perf_counter(), 0
     out: dict[str, Any] = {}
     for done, count in enumerate(COUNTS):
