@@ -16,8 +16,9 @@ from midstream.migrate.request import MigrationRequest
 from midstream.plan.plan import Plan
 from oracle.change_counts import count
 from oracle.change_run import Change, Oracle
-from oracle.changes import METHODS
+from oracle.changes import METHODS, Aggregates, RowsSlide
 from oracle.test_changes import (
+    COUNTS,
     Case,
     Migration,
     draw_case,
@@ -25,6 +26,7 @@ from oracle.test_changes import (
     draw_position,
     draw_query,
     draw_run,
+    rows_at,
     run_engine,
     tick_us,
 )
@@ -152,3 +154,22 @@ def test_controls_during_a_change_are_as_in_process(seed: int, tmp_path: Path) -
     cluster.run()
     expected, _ = run_engine(case, tmp_path, controls)
     assert cluster.out == expected, f"{controls}{case}"
+
+
+@pytest.mark.parametrize("first", ["graceful-immediate", "drain/query"])
+def test_when_the_last_result_left_outlives_the_driver(first: str, tmp_path: Path) -> None:
+    """Nothing leaves between the restart of the driver, with every row, and the change that asks for it."""
+    old, late, soon = (Aggregates("s", RowsSlide(n, n), COUNTS) for n in (8, 40, 3))
+    changes = (Change(9, late, first), Change(11, soon, "immediate"))
+    check(Case(rows_at(range(16)), old, changes, 1, 1), tmp_path, (4,), random.Random(1), 0.0)
+
+
+def test_a_version_that_is_only_counted_is_over_with_its_rows(tmp_path: Path) -> None:
+    """Else results would come to the driver for ever."""
+    first, second = (Aggregates("s", RowsSlide(n, 1), COUNTS) for n in (6, 3))
+    case = Case(rows_at(range(24)), first, (Change(9, second, "immediate"),), 2, 1)
+    merger = ChangingCluster(case, tmp_path, (4,), random.Random(1), 0.0).run()
+    assert merger.control.records()[0].loss == 5
+    assert not merger.control.audited
+    assert merger.over() == [1]
+    assert not merger.meets

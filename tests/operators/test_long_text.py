@@ -14,12 +14,15 @@ import pytest
 from engine.test_hop_recovery import draw_asked, in_process, plan_of, rows_of, run_case
 
 import midstream as ms
+from midstream.engine.results import merger
 from midstream.engine.rows.rows import Rows, in_order
+from midstream.local import sources
 from midstream.local.sources import recorded_table
 from midstream.operators.aggregate import stage
 from midstream.operators.expression import arrays
 from midstream.operators.expression.evaluate import evaluate, truth
 from midstream.operators.expression.scalar import SCALAR
+from midstream.operators.source import memory
 from midstream.plan.coerce import literal
 from midstream.plan.expr import Column
 from midstream.plan.functions import resolve
@@ -76,6 +79,31 @@ def test_what_must_be_in_one_array_and_is_too_long_is_refused_in_a_sentence(monk
         query.start()
 
 
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_an_answer_that_does_not_fit_is_refused_before_memory_runs_out(
+    buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held is small: texts of which there are few, and which come often."""
+    monkeypatch.setattr(memory, "CHECKED_BYTES", 1 << 16)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1 << 20)
+    times, texts = np.arange(30) * 40_000, [str(i % 3) * 9_000 for i in range(30)]
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": times, "s": texts}), time="ts")
+    engine.stream("b", pa.table({"ts": times, "k": np.arange(30) % 3}), time="ts")
+    query = engine.query("SELECT s FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE k >= 0 HOP BY 1 SECOND")
+    with pytest.raises(ms.MidstreamError, match=r"the answer at a hop would take .* GB, and 0.0 GB of memory are free"):
+        query.start(buckets=buckets)
+
+
+def test_pieces_of_one_bucket_leave_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need not be put in order again, which would hold each text three times more."""
+    monkeypatch.setattr(arrays, "MOST_TEXT", 100)
+    monkeypatch.setattr(merger, "merged", lambda *_: pytest.fail("the pieces are in order"))
+    engine = ms.Engine()
+    engine.stream("a", pa.table({"ts": np.arange(300) * 40_000, "s": [f"{i:020}" for i in range(300)]}), time="ts")
+    assert engine.query("SELECT s FROM a [RANGE 1 HOUR] HOP BY 10 SECONDS").start().table().num_rows == 250
+
+
 def test_rows_with_long_texts_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MOST_TEXT", 10)
     times = np.arange(3, dtype=np.int64)
@@ -91,6 +119,13 @@ def test_recorded_texts_that_are_longer_than_a_column_are_read_in_pieces(monkeyp
     assert max(int(pc.sum(pc.binary_length(c.columns["s"])).as_py() or 0) for c in chunks) <= 100
     assert [text for c in chunks for text in c.columns["s"].to_pylist()] == texts
     assert [n for c in chunks for n in c.offsets] == list(range(40))
+
+
+def test_of_long_rows_few_are_looked_at_before_a_query_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LOOKED_AT_BYTES", 1000)
+    stream = recorded_table("a", pa.table({"ts": range(100), "s": ["x" * 96] * 100}), "ts")
+    assert len(stream.first(["ts"], 50)) == 100
+    assert 0 < len(stream.first(["s"], 50)) <= 10
 
 
 @pytest.mark.parametrize("seed", seeds(0, 100, quick=3))

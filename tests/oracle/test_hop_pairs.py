@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.operators.hopping import bag, ends, group, held_values
+from midstream.operators.hopping import bag, difference, ends, group, held_values
 from midstream.operators.source import memory
 from oracle.hop_generate import draw_case
 from oracle.hop_recompute import recompute
@@ -25,6 +25,7 @@ KINDS = ("join", "absent", "group", "aggregate", "pushable")
 def in_small_pieces(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bag, "TOGETHER", rnd.choice([1, 2, 5]))
     monkeypatch.setattr(bag, "MOST_PAIRS", rnd.choice([5, 8, 30]))
+    monkeypatch.setattr(difference, "MOST_TUPLES", rnd.choice([1, 3, 7]))
     monkeypatch.setattr(group, "FOLD_ROWS", 4)
     monkeypatch.setattr(held_values, "FOLD_ROWS", 4)
     monkeypatch.setattr(ends, "SAMPLE", np.arange(rnd.choice([1, 4])))
@@ -60,6 +61,10 @@ QUERIES = {
     "EXCEPT SELECT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y WHERE y.v < 3",
     "EXCEPT ALL": "SELECT COUNT(*) AS n FROM (SELECT x.g FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
     "EXCEPT ALL SELECT z.g FROM a [RANGE 1 HOUR] z, a [RANGE 1 HOUR] u WHERE z.v <> u.v) q",
+    "EXCEPT ALL of few": "SELECT COUNT(*) AS n, MAX(h) AS m FROM (SELECT -g AS h FROM (SELECT x.g "
+    "FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y EXCEPT ALL SELECT z.g FROM a [RANGE 1 HOUR] z) p) q",
+    "UNION of few": "SELECT COUNT(*) AS n FROM (SELECT x.g FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
+    "UNION SELECT z.v FROM a [RANGE 1 HOUR] z) q",
     "UNION": "SELECT x.g, y.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
     "UNION SELECT z.g, z.v FROM a [RANGE 1 HOUR] z",
     "UNION ALL": "SELECT COUNT(*) AS n, SUM(v) AS t FROM (SELECT x.v FROM a [RANGE 1 HOUR] x, a [RANGE 1 HOUR] y "
@@ -78,6 +83,7 @@ QUERIES = {
 def test_memory_is_that_of_the_answer(query: str, modes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million pairs: whole, each of their columns, five at least, would take 8 MB."""
     monkeypatch.setattr(held_values, "FOLD_ROWS", 1 << 14)
+    monkeypatch.setattr(difference, "MOST_TUPLES", 1 << 14)
     monkeypatch.setattr(ends, "SAMPLE", ends.SAMPLE[:256])
     monkeypatch.setattr(bag, "MOST_PAIRS", 1 << 14)
     monkeypatch.setattr(bag, "TOGETHER", 64)

@@ -283,6 +283,7 @@ class ControlManager:
         self._pass(FOREVER)
         self._given = {}
         self._close_ended()
+        self.decided = []  # those who have to learn of it learn it from where all output meets
 
     def end_reference(self, new: int) -> None:
         """Compare a version no further with what it would have given, started at once."""

@@ -1,6 +1,7 @@
 """The control manager as plain values, so that it can be written down as JSON and read back.
 
-Output that the merger holds back is not among them: whoever keeps it has tables for it.
+Output that the merger holds back is not among them: whoever keeps it has tables for it. Nor is what was decided in
+this micro-batch: it is sent before anything is written down, and decided again if the micro-batch is run again.
 """
 
 import time
@@ -30,7 +31,6 @@ def control_to_plain(control: ControlManager) -> Plain:
         "changes": [_change(change) for change in control.changes],
         "appended": sorted(control.appended),
         "audited": sorted(control.audited),
-        "decided": [asdict(element) for element in control.decided],
         "drained": [[*key, *over] for key, over in control.drained.items()],
         "last_left": control.last_left,
         "clock_us": control.clock_us,
@@ -44,7 +44,6 @@ def control_of_plain(plain: Plain) -> ControlManager:
     control.lives = {life.version: life for life in lives}
     control.changes = [_change_of(change) for change in plain["changes"]]
     control.appended, control.audited = set(plain["appended"]), set(plain["audited"])
-    control.decided = [Element(**e) for e in plain["decided"]]
     control.drained = {(v, position): (over, known) for v, position, over, known in plain["drained"]}
     control.last_left = _left_at(plain["last_left"])
     control.clock_us = plain["clock_us"]

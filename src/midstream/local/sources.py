@@ -19,6 +19,8 @@ from midstream.model.timing import Timing
 from midstream.operators.expression.arrays import as_strings, most_text, text_pieces, text_sizes
 
 CHUNK_ROWS = 1 << 17
+LOOKED_AT_BYTES = 1 << 27
+"""How much of a stream is looked at before it is planned, if its first rows are long."""
 TIME_LIMIT_US = 2**62
 """Event times lie below this and above its negative (the years -144000 to 148000), so that adding a window is exact."""
 
@@ -49,11 +51,13 @@ class RecordedStream:
             yield Rows(times, offsets, held)
 
     def first(self, columns: Sequence[str], count: int) -> Rows:
-        """Return the first chunks that together have so many rows, in order of time."""
-        parts = [self.empty(columns)]
+        """Return the first chunks that together have so many rows, or as much to look at, in order of time."""
+        parts, room = [self.empty(columns)], LOOKED_AT_BYTES
         for chunk in self.chunks(columns):
-            parts.append(chunk)
-            if sum(map(len, parts)) >= count:
+            size = sum(column.nbytes for column in chunk.columns.values())
+            parts.append(chunk if size <= room else chunk.between(0, max(1, len(chunk) * room // size)))
+            room -= size
+            if room <= 0 or sum(map(len, parts)) >= count:
                 break
         return in_order(parts)
 

@@ -235,7 +235,8 @@ class ResultMerger:
         columns = len(self.plan_of(abs(version)).query.root.columns)
         for hop_us, parts in sorted(answers.items()):
             first = 0
-            for rows in merged(parts, columns):
+            # Long texts come in pieces, and those of a bucket are in order.
+            for rows in parts if alone else merged(parts, columns):
                 results = hop_results(rows, hop_us, first) if hop_us in hops else Results(rows)
                 out.append(traced(results, columns, *hops[hop_us]) if hop_us in hops else results)
                 first += rows.num_rows

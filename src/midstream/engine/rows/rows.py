@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.operators.expression.arrays import concatenated
+from midstream.operators.source.memory import check_room
 
 TIME, OFFSET = "_time", "_offset"
 Vector = npt.NDArray[np.int64]
@@ -75,6 +76,7 @@ def in_arrival_order(parts: Sequence[Rows]) -> Rows:
         parts = [p for p in parts if len(p)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
+    check_room(sum(column.nbytes for p in parts for column in p.columns.values()), "the rows of a micro-batch")
     columns = {n: concatenated([p.columns[n] for p in parts]) for n in parts[0].columns}
     return Rows(np.concatenate([p.times for p in parts]), np.concatenate([p.offsets for p in parts]), columns)
 

@@ -278,7 +278,7 @@ def _pairs(rel: Rel) -> bool:
     """Tell whether tuples of a relation come in pieces from a join: more of them, maybe, than can be held."""
     if isinstance(rel, Select | Project | Union):
         return any(_pairs(child) for child in inputs(rel))
-    return isinstance(rel, Join)
+    return isinstance(rel, Join) or (isinstance(rel, Except) and rel.all and _pairs(rel.left))
 
 
 def _fold(rel: Rel) -> bool:

@@ -299,7 +299,7 @@ class _Relations:
         elif id(given) in self._found or not isinstance(given, Node) or not hasattr(given.core, "in_pieces"):
             yield self.of(given)
         else:
-            inputs: Iterable[Any] = [[self.of(b) for b in given.below]]
+            inputs: Iterable[Any] = [[(self._pieces if given.gathers else self.of)(b) for b in given.below]]
             if isinstance(given.core, ByRow):
                 inputs = ([piece] for below in given.below for piece in self._pieces(below))
             for some in inputs:

@@ -83,6 +83,12 @@ class Coding:
         else:
             yield from text_pieces([known.sizes(rows[:, k]) for k in texts], len(rows), most)
 
+    def decoded_bytes(self, rows: Matrix, types: Sequence[pa.DataType]) -> int:
+        """Return how many bytes rows have as values, each column of its type; validity does not count."""
+        known = self._numbers(pa.string())
+        texts = sum(int(known.sizes(rows[:, k]).sum()) for k, t in enumerate(types) if is_text(t)) if len(known) else 0
+        return texts + 8 * rows.size
+
 
 def check_codes(array: pa.Array, name: str) -> None:
     """Refuse a column with a value that has no code."""

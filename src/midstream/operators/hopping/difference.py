@@ -8,6 +8,7 @@ time: it is taken back when it is no longer in the answer, and may come again wh
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from midstream.operators.hopping.ends import Ends, in_lots
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing, together, valid
 from midstream.operators.source.tape import grown, grown_with_zeros
 from midstream.operators.source.value_table import ValueTable
+
+MOST_TUPLES = 1 << 18
+"""Tuples that are given in one piece."""
 
 
 class CountValues:
@@ -73,6 +77,21 @@ class CountValues:
 
     def delta(self, now_us: int, *sides: Iterable[Tuples]) -> Tuples:
         """Return the values that come into the answer and leave it."""
+        return together([nothing(self.width, True), *self._changes(now_us, sides)])
+
+    def complete(self, now_us: int, left: Iterable[Tuples], right: Iterable[Tuples] = ()) -> Tuples:
+        """Return the values in the answer, a bag's as often as they are."""
+        return together([nothing(self.width, False), *self._counted(left, right)])
+
+    def in_pieces(self, now_us: int, *sides: Iterator[Tuples]) -> Iterator[Tuples]:
+        """Yield what `delta` or `complete` returns: of a bag many tuples may be of few values."""
+        firsts = [list(islice(side, 1)) for side in sides]
+        given = [chain(first, side) for first, side in zip(firsts, sides, strict=True)]
+        if any(piece.signs is None for first in firsts for piece in first):
+            return self._counted(*given)
+        return self._changes(now_us, given)
+
+    def _changes(self, now_us: int, sides: Sequence[Iterable[Tuples]]) -> Iterator[Tuples]:
         ended = []
         if now_us > self.now_us:
             self.now_us = now_us
@@ -83,15 +102,15 @@ class CountValues:
         if self.by_tuple:
             # Left ends first: what has ended does not come back because the right one ends, too. Entries of a side may
             # cancel each other, so that they count together.
-            out = [nothing(self.width, True), *(self._settle([self._count(*each)]) for each in ended)]
-            out += [self._each(*event) for event in self._events(now_us, sides)]
-            changed = together(out)
+            for each in ended:
+                yield from self._settle([self._count(*each)])
+            for event in self._events(now_us, sides):
+                yield from self._each(*event)
         else:
             touched = [self._count(*each) for each in ended]
             touched += [self._count(*event) for event in self._events(now_us, sides)]
-            changed = self._settle(touched)
+            yield from self._settle(touched)
         self._tidy()
-        return changed
 
     def _events(self, now_us: int, sides: Iterable[Iterable[Tuples]]) -> Iterator[tuple[int, Vector, Vector]]:
         """Yield side, values and signs of what comes and goes, piece by piece; note when it ends."""
@@ -124,21 +143,21 @@ class CountValues:
         n = add_counts(self._counts, slots, signs, side, touched, self._marks, 0)
         return touched[:n].copy()
 
-    def _settle(self, touched: list[Vector]) -> Tuples:
-        """Return how the answer has changed for the values that were touched."""
+    def _settle(self, touched: list[Vector]) -> Iterator[Tuples]:
+        """Yield how the answer has changed for the values that were touched."""
         chosen = np.concatenate([np.empty(0, np.int64), *touched])
         slots, changes, flips = settle(self._counts, chosen, self._marks, self.kind)
         self.flips += flips
         return self._given(slots, changes)
 
-    def _each(self, side: int, slots: Vector, signs: Vector) -> Tuples:
-        """Count values one by one; return every change of the answer."""
+    def _each(self, side: int, slots: Vector, signs: Vector) -> Iterator[Tuples]:
+        """Count values one by one; yield every change of the answer."""
         changed, changes, flips = settle_each(self._counts, slots, signs, side, self.kind)
         self.flips += flips
         return self._given(changed, changes)
 
-    def complete(self, now_us: int, left: Iterable[Tuples], right: Iterable[Tuples] = ()) -> Tuples:
-        """Return the values in the answer, a bag's as often as they are."""
+    def _counted(self, left: Iterable[Tuples], right: Iterable[Tuples] = ()) -> Iterator[Tuples]:
+        """Yield the values in the answer."""
         values: ValueTable | None = None
         counts = np.zeros(0, np.int64)
         for piece in left:
@@ -158,13 +177,12 @@ class CountValues:
                 else:
                     counts[slots[slots >= 0]] = 0
         if values is None:
-            return nothing(self.width, False)
+            return
         counts = counts[: len(values)]
-        if self.kind == BAG:
-            rows, _ = repeat_rows(values.rows, np.arange(len(counts)), np.maximum(counts, 0))
-        else:
-            rows = values.rows.take(np.flatnonzero(counts), axis=0)
-        return Tuples(rows, np.full(len(rows), FOREVER, np.int64))
+        given = np.flatnonzero(counts > 0)
+        times = counts.take(given) if self.kind == BAG else np.ones_like(given)
+        for piece in _repeated(values.rows, given, times):
+            yield Tuples(piece.rows, piece.until)
 
     def given(self) -> Matrix:
         """Return the values in the answer, each once."""
@@ -174,9 +192,8 @@ class CountValues:
         """Put other codes in the place of those held, column by column."""
         self._values.recode(columns)
 
-    def _given(self, slots: Vector, changes: Vector) -> Tuples:
-        rows, signs = repeat_rows(self._values.rows, slots, changes)
-        return Tuples(rows, np.full(len(rows), FOREVER, np.int64), signs)
+    def _given(self, slots: Vector, changes: Vector) -> Iterator[Tuples]:
+        return _repeated(self._values.rows, slots, changes)
 
     def _find(self, tuples: Tuples) -> Vector:
         slots = self._values.find(tuples.rows)
@@ -210,3 +227,17 @@ class CountValues:
         self._counts[len(kept) : count] = 0
         keep_lines(self._latest, kept)
         self._latest[len(kept) : count] = NEVER
+
+
+def _repeated(rows: Matrix, slots: Vector, times: Vector) -> Iterator[Tuples]:
+    """Yield the rows of slots as often as the size of a number says, with the sign of it, in pieces."""
+    sizes = np.abs(times)
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, MOST_TUPLES):
+        stop = min(start + MOST_TUPLES, total)
+        chosen = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+        last = ends[chosen]
+        inside = np.minimum(last, stop) - np.maximum(last - sizes[chosen], start)
+        out, signs = repeat_rows(rows, slots[chosen], inside * np.sign(times[chosen]))
+        yield Tuples(out, np.full(len(out), FOREVER, np.int64), signs)

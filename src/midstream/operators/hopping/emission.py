@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Matrix, Vector
-from midstream.kernels.bag import cancel
 from midstream.operators.hopping.bag import Bag
 from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.convert import own
+from midstream.operators.hopping.convert import cancelled, own
 from midstream.operators.hopping.tuples import FOREVER, Tuples, nothing
+from midstream.operators.source.memory import check_room
 from midstream.plan.expr import Column
+
+PLACE_BYTES = 32
+"""For each row that leaves: its place, its time, its hop and its sign."""
 
 
 class Emission:
@@ -91,6 +94,8 @@ def decoded(
 ) -> list[pa.RecordBatch]:
     """Return rows of codes as they leave at a hop: in order, in one batch or, of long texts, in several."""
     types = [f.type for f in fields]
+    # Of every row the values, their ranks and its place, and the row again, in its place.
+    check_room(coding.decoded_bytes(rows, types) + 2 * rows.nbytes + PLACE_BYTES * len(rows), "the answer at a hop")
     order = value_order(coding, rows, types, signs)
     rows = rows.take(order, axis=0)
     names = [*(f.name for f in fields), "_time", "_hop", *([] if signs is None else ["_sign"])]
@@ -124,6 +129,6 @@ def merged(answers: Sequence[pa.RecordBatch], columns: int) -> list[pa.RecordBat
 def _net(new: Matrix, old: Matrix) -> tuple[Matrix, Vector]:
     """Return the rows that come and go when equal ones cancel out, and their signs."""
     no_ends = np.empty(0, np.int64)
-    came, went = (np.flatnonzero(left) for left in cancel(new, no_ends, old, no_ends, False))
+    came, went = (np.flatnonzero(left) for left in cancelled(new, no_ends, old, no_ends, False))
     signs = np.concatenate([np.ones(len(came), np.int64), np.full(len(went), -1, np.int64)])
     return np.concatenate([new.take(came, axis=0), old.take(went, axis=0)]), signs

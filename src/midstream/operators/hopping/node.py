@@ -232,7 +232,7 @@ class Node:
         return out
 
     def pieces(self, now_us: int, last: bool) -> Iterator[Tuples]:
-        """Yield what `step` returns: pairs of a join as they are found, and what is made of each of them."""
+        """Yield what `step` returns: pairs of a join as they are found, what is made of each of them, bags by value."""
         held = self.cache is not None or self.compare is not None or any(self._waiting)
         if not hasattr(self.core, "in_pieces") or held or self._waits(last):
             yield self.step(now_us, last)
@@ -241,9 +241,9 @@ class Node:
         for given in self._given(now_us, last):
             found = self.core.in_pieces(now_us, *given)
             while True:
-                started = time.perf_counter()
+                started, below_s = time.perf_counter(), self._below_s()
                 piece = next(found, None)
-                self.account.spent_s += time.perf_counter() - started
+                self.account.spent_s += time.perf_counter() - started - (self._below_s() - below_s)
                 if piece is None:
                     break
                 if self.gives_delta:
@@ -253,10 +253,12 @@ class Node:
         if last:
             self._close_hop(None if self.gives_delta else size, size)
 
-    def _given(self, now_us: int, last: bool) -> Iterator[tuple[Tuples, ...]]:
-        """Yield the inputs: those that are read row by row in pieces, one after the other; others whole."""
+    def _given(self, now_us: int, last: bool) -> Iterator[tuple[Any, ...]]:
+        """Yield the inputs: in pieces, one after the other, if they are read row by row or gathered; others whole."""
         if isinstance(self.core, ByRow):
             yield from ((piece,) for below in self.below for piece in below.pieces(now_us, last))
+        elif self.gathers:
+            yield tuple(b.pieces(now_us, last) for b in self.below)
         else:
             yield tuple(b.step(now_us, last) for b in self.below)
 
@@ -305,12 +307,11 @@ class Node:
     def load(self, now_us: int, inputs: Sequence[Any], output: Tuples | None, keep_core: bool) -> None:
         """Take up the state this node would have, had it run until a hop; `keep_core`: the operator itself has it."""
         if self.reads_delta and not keep_core:
-            if self.gathers:
-                changes = [self.core.delta(now_us, *((p.signed() for p in pieces) for pieces in inputs))]
-            elif hasattr(self.core, "in_pieces"):
-                changes = self.core.in_pieces(now_us, *(i.signed() for i in inputs))
+            given = [(piece.signed() for piece in i) if self.gathers else i.signed() for i in inputs]
+            if hasattr(self.core, "in_pieces"):
+                changes = self.core.in_pieces(now_us, *given)
             else:
-                changes = [self.core.delta(now_us, *(i.signed() for i in inputs))]
+                changes = [self.core.delta(now_us, *given)]
             self.account.kept = sum(int(c.signs.sum()) for c in changes if c.signs is not None)
             if hasattr(self.core, "flips"):
                 self.core.flips = 0  # What comes into a state that is loaded came into the answer long before.

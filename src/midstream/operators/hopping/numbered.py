@@ -10,11 +10,15 @@ the table when it has doubled.
 import numpy as np
 import pyarrow as pa
 
-from midstream.kernels.arrays import Mask, Vector
+from midstream.kernels.arrays import Bytes, Mask, Vector
 from midstream.kernels.codes import find_runs, hash_bytes, shared_bytes, take_bytes, words_at
 from midstream.kernels.values import place_slots
-from midstream.operators.expression.arrays import array_of, byte_runs, text_array, validity
+from midstream.operators.expression.arrays import array_of, byte_runs, text_array, text_pieces, validity
+from midstream.operators.source import memory
 from midstream.operators.source.tape import Tape, grown
+
+PART_BYTES = 1 << 26
+"""New values are copied so many bytes at a time."""
 
 
 class Numbered:
@@ -54,15 +58,26 @@ class Numbered:
             hash_bytes(offsets, data, 0), offsets, data, fresh,
         )  # fmt: skip
         if self._count > known:
-            ends, new = take_bytes(offsets, data, 0, fresh[: self._count - known])
-            self._offsets.append(ends[1:] + len(self._data))
-            self._data.append(new)
-            self.longest = max(self.longest, int(np.diff(ends).max()))
+            self._keep(offsets, data, fresh[: self._count - known])
         return out
+
+    def _keep(self, offsets: Vector, data: Bytes, fresh: Vector) -> None:
+        """Append the bytes of some values, a part at a time: all of them may be as much as there is room for."""
+        sizes = offsets.take(fresh + 1) - offsets.take(fresh)
+        self._offsets.append(len(self._data) + np.cumsum(sizes))
+        room = self._data.extend(int(sizes.sum()))
+        at = 0
+        for piece in text_pieces([sizes], len(fresh), PART_BYTES):
+            _, part = take_bytes(offsets, data, 0, fresh[piece])
+            room[at : at + len(part)] = part
+            at += len(part)
+        self.longest = max(self.longest, int(sizes.max()))
 
     def sizes(self, numbers: Vector) -> Vector:
         """Return how many bytes the value of each number has; of one that is no number as many as any."""
-        return np.diff(self._offsets.view())[np.clip(numbers, 0, self._count - 1)]
+        offsets, places = self._offsets.view(), np.clip(numbers, 0, self._count - 1)
+        out: Vector = offsets.take(places + 1) - offsets.take(places)
+        return out
 
     def shared(self, numbers: Vector) -> int:
         """Return with how many bytes all values of some numbers begin alike."""
@@ -79,6 +94,8 @@ class Numbered:
         if not self._count:
             return pa.nulls(len(numbers), self.type)
         if pa.types.is_string(self.type):
+            if len(numbers) * self.longest >= memory.CHECKED_BYTES:
+                memory.check_room(int(self.sizes(numbers).sum()), "the texts of a column")
             return text_array(*take_bytes(self._offsets.view(), self._data.view(), 0, numbers), valid, large)
         return array_of(self.type, self._data.view().view(np.int64).reshape(-1, 2).take(numbers, axis=0), valid)
 

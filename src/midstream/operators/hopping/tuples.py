@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
+from midstream.operators.source.memory import check_room
 
 Chosen = slice | Vector
 """Some rows, by their places."""
@@ -72,6 +73,7 @@ def together(parts: Sequence[Tuples]) -> Tuples:
     held = [p for p in parts if len(p)] or list(parts[:1])
     if len(held) == 1:
         return held[0]
+    check_room(8 * (held[0].rows.shape[1] + 2) * sum(map(len, held)), "the tuples that an operator is given")
     signs = None
     if held[0].signs is not None:
         signs = np.concatenate([p.signs for p in held if p.signs is not None])

@@ -80,6 +80,7 @@ class Tape:
 
 def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
     """Return a longer array with the same beginning, and room to be filled in after it."""
+    check_room(size * array.strides[0], "what an operator holds")
     out = np.empty((size, *array.shape[1:]), array.dtype)
     out[:count] = array[:count]
     return out
@@ -87,6 +88,7 @@ def grown(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
 
 def grown_with_zeros(array: npt.NDArray[Any], count: int, size: int) -> npt.NDArray[Any]:
     """Return a longer array with the same beginning, and zeros after it."""
+    check_room(size * array.strides[0], "what an operator holds")
     out = np.zeros((size, *array.shape[1:]), array.dtype)
     out[:count] = array[:count]
     return out
