@@ -33,6 +33,8 @@ PATIENCE_US = 1_000_000
 """How long an answer is waited for at least; and four round trips."""
 KEPT_AFTER_US = 20_000
 """A state that has changed is kept after this long, however little has happened."""
+DEATH, SOON_US = 0.1, 50_000
+"""How likely a site that has kept its state dies, while some are to die, and how soon after."""
 MOST_EVENTS = 50_000_000
 
 
@@ -111,6 +113,8 @@ class Simulation:
         self.places = {
             name: Place(begin_site(setup, name), Courier(name, max(PATIENCE_US, 8 * slowest))) for name in setup.names
         }
+        self.deaths = 0
+        """How many sites have died so far."""
         self._deaths_left = self.faults.deaths if self.faults.keep_every else 0
         if self.faults.keep_every:
             for place in self.places.values():
@@ -175,9 +179,9 @@ class Simulation:
         place.events = 0
         self._send(place.courier.commit(self.now_us))
         self._set_timer(place)
-        if self._deaths_left and self._rnd.random() < 0.02:
+        if self._deaths_left and self._rnd.random() < DEATH:
             self._deaths_left -= 1
-            self.at(self.now_us + self._rnd.randrange(1 + self.faults.down_us), lambda: self._die(place))
+            self.at(self.now_us + self._rnd.randrange(SOON_US), lambda: self._die(place))
 
     def _commit_if_due(self, place: Place) -> None:
         if place.events:
@@ -215,6 +219,7 @@ class Simulation:
         if place.is_down or place.kept is None:
             return
         place.is_down = True
+        self.deaths += 1
         self.at(self.now_us + self._rnd.randrange(1 + self.faults.down_us), lambda: self._come_back(place))
 
     def _come_back(self, place: Place) -> None:
