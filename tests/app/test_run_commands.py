@@ -94,6 +94,7 @@ def test_a_query_whose_process_is_gone_has_died(checkpoint: Checkpoint, midstrea
     assert not ControlLog(checkpoint.folder / "control").ids()  # nothing waits for its next run
 
 
+@pytest.mark.slow
 def test_a_query_on_another_machine_lives_as_long_as_it_is_heard_of(checkpoint: Checkpoint, midstream) -> None:
     checkpoint.release()  # a lock need not be seen on other machines
     tell(checkpoint, "running", pid=1, host="far-away")
