@@ -2,8 +2,8 @@
 
 Rows of one stream come once a second; a windowed sum is replaced by a rewritten one on the way. Three times the same:
 stopped and started with a new checkpoint from the earliest rows, the same from the latest, and by `engine.adopt` and
-`migrate`. Counted in the output: the longest time without output around the change, windows lost or cut short, windows
-repeated, and the rows that all queries have read.
+`migrate`. Counted in the output: the longest time without output before the change and around it, windows lost or cut
+short, windows repeated, and the rows that all queries have read.
 """
 
 import itertools
@@ -26,7 +26,7 @@ RATE = 2_000
 """Rows of a second."""
 WINDOW_S, DELAY_S = 4, 2
 WARM_S = 20
-"""Seconds before the change."""
+"""Seconds before the change, or more: until windows have left."""
 Output = list[tuple[float, dict[str, Any]]]
 """Rows, and when they were seen."""
 
@@ -56,7 +56,7 @@ def run(seconds: float | None, seed: int, progress: Progress) -> dict[str, Any]:
     from midstream.spark.settings import REHEARSAL, held_settings, local_session
 
     spark = local_session()
-    length_s = int(seconds or 50)
+    length_s = int(seconds or 60)
     figures: dict[str, Any] = {}
     with held_settings(spark, {**REHEARSAL, "spark.sql.shuffle.partitions": "2"}):
         for step, (name, way) in enumerate((("earliest", _anew), ("latest", _anew), ("deploy", _deploy))):
@@ -80,8 +80,15 @@ def _measure(spark: Any, folder: Path, length_s: int, way: Any, name: str) -> di
     seen: Output = []
     source.start()
     begun_s = time.monotonic()
-    read = way(spark, folder, name, begun_s, source, seen)
-    return {**_count(seen, length_s, begun_s), "rows_read": float(read)}
+    read, changed_s = way(spark, folder, name, begun_s, source, seen)
+    return {**_count(seen, length_s, begun_s, changed_s), "rows_read": float(read)}
+
+
+def _warm_up(begun_s: float, source: threading.Thread, seen: Output) -> float:
+    """Wait until the program has run for a while and windows have left; return when that is."""
+    while source.is_alive() and (time.monotonic() < begun_s + WARM_S or len({row["start"] for _, row in seen}) < 2):
+        time.sleep(0.1)
+    return time.monotonic() - begun_s
 
 
 def _write(folder: Path, length_s: int) -> None:
@@ -102,9 +109,11 @@ def _stream(spark: Any, folder: Path, since_s: int = 0) -> Any:
     return reader.parquet(str(folder / "in")).where(f"ts >= timestamp_seconds({since_s})")
 
 
-def _anew(spark: Any, folder: Path, name: str, begun_s: float, source: threading.Thread, seen: Output) -> int:
-    """Stop the old program, start the new one with a new checkpoint; return how many rows were read."""
-    read = 0
+def _anew(
+    spark: Any, folder: Path, name: str, begun_s: float, source: threading.Thread, seen: Output
+) -> tuple[int, float]:
+    """Stop the old program, start the new one with a new checkpoint; return how many rows were read, and when."""
+    read, changed_s = 0, 0.0
     for number, build in enumerate((old, new)):
         since_s = len(list((folder / "in").glob("[0-9]*.parquet"))) if (name, number) == ("latest", 1) else 0
         frame = build(spark, {"s": _stream(spark, folder, since_s)})
@@ -116,18 +125,20 @@ def _anew(spark: Any, folder: Path, name: str, begun_s: float, source: threading
         writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / f"checkpoint{number}"))
         query = writer.trigger(processingTime="1 second").start()
         if number == 0:
-            time.sleep(max(0.0, begun_s + WARM_S - time.monotonic()))
+            changed_s = _warm_up(begun_s, source, seen)
         else:
             source.join()
             time.sleep(5)
             query.processAllAvailable()
         query.stop()
         read += sum(progress["numInputRows"] for progress in query.recentProgress) - since_s * RATE
-    return read
+    return read, changed_s
 
 
-def _deploy(spark: Any, folder: Path, name: str, begun_s: float, source: threading.Thread, seen: Output) -> int:
-    """Deploy the new program beside the old one; return how many rows were read."""
+def _deploy(
+    spark: Any, folder: Path, name: str, begun_s: float, source: threading.Thread, seen: Output
+) -> tuple[int, float]:
+    """Deploy the new program beside the old one; return how many rows were read, and when that was asked for."""
     engine = ms.Engine(spark)
     engine.stream("s", _stream(spark, folder), time="ts")
 
@@ -135,7 +146,7 @@ def _deploy(spark: Any, folder: Path, name: str, begun_s: float, source: threadi
         seen.extend((time.monotonic(), row.asDict()) for row in rows.collect())
 
     adopted = engine.adopt("bench", old, builds=[new]).start(keep, folder / "checkpoint")
-    time.sleep(max(0.0, begun_s + WARM_S - time.monotonic()))
+    changed_s = _warm_up(begun_s, source, seen)
     identity = adopted.migrate(new, history=f"{WINDOW_S + DELAY_S} seconds", grace="1 second")
     record = adopted.wait_for_deployment(identity)
     assert record is not None, "it has not switched"
@@ -146,20 +157,23 @@ def _deploy(spark: Any, folder: Path, name: str, begun_s: float, source: threadi
     status = adopted.status()
     # The tee reads each row once, and each version those of its segments.
     share = (record["position"] - first + 1) / max(status["segment"], 1)
-    return int(status["rows_in"] * (2 + share))
+    return int(status["rows_in"] * (2 + share)), changed_s
 
 
-def _count(seen: Output, length_s: int, begun_s: float) -> dict[str, float]:
+def _count(seen: Output, length_s: int, begun_s: float, changed_s: float) -> dict[str, float]:
     """Return what is wrong with an output: windows lost or cut short, repeated ones, and the longest silence."""
     whole = RATE * WINDOW_S // 10
     windows = Counter((row["start"], row["k"]) for _, row in seen)
     right = Counter((row["start"], row["k"]) for _, row in seen if row["n"] == whole)
     last = (length_s - 1 - DELAY_S) // WINDOW_S * WINDOW_S
     wanted = {(start, k) for start in range(0, last, WINDOW_S) for k in range(10)}
-    times = sorted({at for at, _ in seen if at - begun_s > WARM_S - 2 * WINDOW_S})
-    silence = max((b - a for a, b in itertools.pairwise(times)), default=float(length_s))
+    times = sorted({at - begun_s for at, _ in seen})
+    gaps = list(itertools.pairwise(times))
+    before = [b - a for a, b in gaps if b < changed_s]
+    around = [b - a for a, b in gaps if b >= changed_s]
     return {
-        "silence_s": round(silence, 2),
+        "ordinary_s": round(max(before, default=0.0), 2),
+        "silence_s": round(max(around, default=float(length_s)), 2),
         "windows_lost": float(len(wanted - set(right))),
         "windows_repeated": float(sum(count - 1 for count in windows.values())),
         "rows_lost": float(whole * len(wanted - set(right))),

@@ -446,6 +446,7 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.stream("", table(), time="ts"),
         lambda: engine.stream(None, table(), time="ts"),  # type: ignore[arg-type]
         lambda: engine.aggregate(5, len, "BIGINT"),  # type: ignore[arg-type]
+        lambda: engine.aggregate("own", dict, "BIGINT"),
         lambda: engine.query(JOIN, plan=7),  # type: ignore[arg-type]
         lambda: engine.query(JOIN).start(sink=5),  # type: ignore[call-arg]
         lambda: engine.query(JOIN).start(sink="out", checkpoint=5),  # type: ignore[call-arg]

@@ -388,3 +388,15 @@ def test_an_aggregate_of_a_file_can_go_to_other_processes(tmp_path: Path) -> Non
     script += "assert pickle.loads(pickle.dumps(own)) == own; print(own.name, own.function(pyarrow.array([1, 10])))"
     told = subprocess.run([sys.executable, "-c", script], input=whole, capture_output=True, check=True)
     assert told.stdout.decode().split() == ["p90", "9.0"]
+
+
+def test_an_aggregate_of_a_file_can_be_a_class(tmp_path: Path) -> None:
+    body = "        self.held = rows.to_pylist()\n        return 0.9 * max(self.held)\n"
+    text = f"class Ninety:\n    def process(self, rows):\n{body}"
+    (tmp_path / "own.py").write_text(text)
+    (tmp_path / "shop.toml").write_text(PIPELINE.replace('"ninety"', '"Ninety"'))
+    (own,) = load_aggregates(read_pipeline(tmp_path / "shop.toml").aggregates).values()
+    script = "import pickle, sys, pyarrow; own = pickle.loads(sys.stdin.buffer.read()); "
+    script += "print(own.function(pyarrow.array([1, 10])))"
+    told = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(own), capture_output=True, check=True)
+    assert told.stdout.decode().split() == ["9.0"]

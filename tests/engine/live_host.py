@@ -23,7 +23,8 @@ from midstream.live.lines import Lines, PartWriter, to_lines
 from midstream.live.pack import CONTROL, Packer, unpack
 from midstream.live.planned import LiveStream, PlannedLive
 from midstream.live.result_folder import ResultFolder
-from midstream.live.run import EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import EndOfRun, LiveRun
+from midstream.live.settings import LiveSettings
 from midstream.live.sink import BatchSink
 from midstream.local.changes import ask_change
 from midstream.local.disk import THIS_MACHINE
@@ -104,7 +105,11 @@ class HostedRun(LiveRun):
         }  # fmt: skip
         self._heard: set[str] = set()
         self.number = self._next_number()
-        self._begin(lambda: self.number - 1)
+        try:
+            self._begin(lambda: self.number - 1)
+        except BaseException:
+            self._checkpoint.release()
+            raise
 
     def _next_number(self) -> int:
         heads = [store.read_state() for store in self.stores.values()]

@@ -96,6 +96,8 @@ def test_the_record_says_what_was_expected_and_what_was_counted() -> None:
     assert moving["predicate_evaluations"] == pytest.approx(moving["predicted"]["predicate_evaluations"], rel=0.25)
     assert run.migrations()[1]["state"] == "running", "its window is not over"
     assert track["predicted"]["duration_us"] == 2_000_000
+    assert 0 < moving["predicted"]["spike_ms"] < moving["predicted"]["start_ms"]
+    assert track["predicted"]["work_ms"] > moving["predicted"]["start_ms"]
     run.finish()
 
 

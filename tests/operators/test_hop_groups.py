@@ -175,6 +175,7 @@ def test_values_that_are_held_give_the_same_as_all_tuples(
     rnd = random.Random(10_000 + 100 * seed + 10 * keys + lasting)
     monkeypatch.setattr(held_values, "FOLD_ROWS", rnd.choice([1, 5, 40]))
     monkeypatch.setattr(ends, "SAMPLE", np.arange(rnd.choice([1, 3, 2048])))
+    monkeypatch.setattr(ends, "FOLD_ENDS", rnd.choice([1, 10, 40]))
     asked = [*rnd.sample(ONCE, rnd.randint(1, 4)), *rnd.sample(ALL, rnd.choice([0, 0, 1, 3]))]
     coding = Coding()
     spec = spec_of(asked, coding, keys)
@@ -232,6 +233,32 @@ def test_tuples_of_a_group_that_end_together_are_one_entry() -> None:
     rows = [(i % 5, i % 7, None, "a", 0.5, 1) for i in range(count)]
     core.delta(0, [tuples_of(coding, rows, [1 + i % 1000 for i in range(count)], [1] * count)])
     assert core.tuples <= 5 + 1000 + 1000 + 2 * 35
+
+
+def test_tuples_that_end_together_are_one_entry_whatever_piece_they_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a join bring the same groups and ends again: entries are as many as these, not as pieces."""
+    monkeypatch.setattr(ends, "FOLD_ENDS", 3000)
+    coding = Coding()
+    core = KeptGroups(spec_of([("sum", "v"), ("avg", "x"), ("sum", "m")], coding), coding, lasting=True)
+    rows = [(i % 5, i % 7, Decimal("0.25"), "a", FLOATS[i % 9], 1) for i in range(1000)]
+    piece = tuples_of(coding, rows, [1 + i % 100 for i in range(1000)], [1] * 1000)
+    core.delta(0, [piece] * 40)
+    assert core.tuples <= 5 + 3000
+    gone = core.delta(1000, [tuples_of(coding, [], [], [])])
+    assert Counter(np.asarray(gone.signs).tolist()) == {-1: 5}
+    assert core.tuples == 0
+
+
+def test_values_of_groups_that_are_forgotten_are_forgotten() -> None:
+    """Else they would be in no group, the equal ones side by side, and all that is looked up there goes past them."""
+    coding = Coding()
+    core = KeptGroups(spec_of([("count", "v"), ("sum", "v", True)], coding), coding, lasting=True)
+    (held,) = (v for v in core._values if isinstance(v, held_values.DifferentValues))
+    for step in range(60):
+        rows = [(1000 * step + i, 5 if i % 2 else None, None, "a", 0.5, 1) for i in range(1000)]
+        core.delta(step, [tuples_of(coding, rows, [step] * 1000, [1] * 1000)])
+        table = held._values._values
+        assert (table.rows[: len(table), 0] >= 0).all()
 
 
 def test_a_tuple_that_came_and_went_holds_its_group_until_its_end() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from engine.test_hop_recovery import draw_asked, in_process, plan_of, rows_of, run_case
 
 import midstream as ms
 from midstream.engine.rows.rows import Rows, in_order
+from midstream.local.sources import recorded_table
 from midstream.operators.aggregate import stage
 from midstream.operators.expression import arrays
 from midstream.operators.expression.evaluate import evaluate, truth
@@ -79,6 +81,16 @@ def test_rows_with_long_texts_are_put_in_order(monkeypatch: pytest.MonkeyPatch) 
     times = np.arange(3, dtype=np.int64)
     parts = [Rows(times + k, times, {"s": pa.array(["aaaa", None, f"b{k}"])}) for k in (1, 0)]
     assert in_order(parts).columns["s"].to_pylist() == ["aaaa", "aaaa", None, None, "b0", "b1"]
+
+
+def test_recorded_texts_that_are_longer_than_a_column_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_TEXT", 100)
+    texts = [None if n % 7 == 3 else "x" * (n % 30) for n in range(40)]
+    table = pa.table({"ts": range(40), "s": pa.array(texts, pa.large_string())})
+    chunks = list(recorded_table("a", table, "ts").chunks(["s"]))
+    assert max(int(pc.sum(pc.binary_length(c.columns["s"])).as_py() or 0) for c in chunks) <= 100
+    assert [text for c in chunks for text in c.columns["s"].to_pylist()] == texts
+    assert [n for c in chunks for n in c.offsets] == list(range(40))
 
 
 @pytest.mark.parametrize("seed", seeds(0, 100, quick=3))

@@ -33,6 +33,7 @@ from oracle.hop_changes import ARROW, HopOracle, HopQuery, output_row
 from oracle.hop_generate import _Draw
 from oracle.hop_queries import COLUMNS
 from oracle.migrations import STRATEGIES, draw_options
+from oracle.own_class import OWN
 from oracle.test_hop_changes import Case, draw_hopping, draw_streams
 
 CONTROLS = ("istop", "dstop", "fstart", "abort")
@@ -82,7 +83,7 @@ class Script:
     def plans(self) -> list[Plan]:
         streams = self.streams
         catalog = [s.schema for s in streams]
-        return [make_plan(parse_query(q.sql, catalog), None, "auto", streams) for q in self.queries]
+        return [make_plan(parse_query(q.sql, catalog, OWN), None, "auto", streams) for q in self.queries]
 
     def schedule(self) -> list[Due]:
         """Return what is asked for, in order of position: of one position changes first, migrations last."""

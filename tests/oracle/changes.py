@@ -9,6 +9,7 @@ A position is an event time: it lies before the rows of that time. A row is old 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Protocol
 
 Value = int | float | None
@@ -322,6 +323,10 @@ def _aggregate(function: str, column: str, members: Sequence[Result]) -> Value:
             return max(values)
         case "AVG":
             return sum(values) / len(values)
+        case "MEDIAN":
+            return float(median(values))
+        case "SPREAD":
+            return max(values) - min(values)
     raise ValueError(function)
 
 

@@ -30,12 +30,15 @@ from oracle.change_run import Change
 from oracle.changes import METHODS, Aggregates, Condition, Filter, Join, Query, RowsSlide
 from oracle.generate import draw_tree
 from oracle.hop_changes import HopQuery
+from oracle.hop_generate import MOST_ROWS, _weight
+from oracle.hop_queries import INT, REAL, Derived, HopCase, Item, Output, Select
 from oracle.migrations import STRATEGIES, draw_options
 from oracle.test_changes import STREAMS, draw_wide_join
 from oracle.test_hop_changes import Case, draw_hopping, draw_streams
 from oracle.test_windows_over_joins import OverJoin, draw_window
 
 ABLE = [*GENERAL]
+DIFFERENCES = ("EXCEPT", "EXCEPT", "EXCEPT ALL")
 
 
 def over_streams(query: Query, names: dict[str, str]) -> Query:
@@ -103,25 +106,69 @@ def draw_general_migration(rnd: random.Random, query: Query, plan: Plan, at: int
     return at, tree, strategy, options
 
 
-def draw_general_script(rnd: random.Random) -> Script:
+def draw_own_hopping(draw: Any) -> HopQuery:
+    """Draw a median or an aggregate of the user by key, of a join or of a difference, hop by hop."""
+    rnd = draw.rnd
+    while True:
+        items: list[Item]
+        on: list[tuple[str, ...]]
+        if rnd.random() < 0.6:
+            difference = replace(draw.set_operation((INT, INT), rnd.choice([0, 1])), op=rnd.choice(DIFFERENCES))
+            items, on = [Derived(difference, draw.draw_alias("d_", []))], [()]
+        else:
+            items, on = draw.items(1, 2, 0, [])
+        key, value = draw.column(items, INT), draw.column(items, INT)
+        function, kind = rnd.choice([("MEDIAN", REAL), ("SPREAD", INT)])
+        outputs = (Output(key, INT, "a"), Output(f"{function}({value})", kind, "b"))
+        body = Select(outputs, tuple(items), tuple(on), draw.conditions(items, 0.3), keys=(key,))
+        hop, emit = rnd.choice([1, 2, 3, draw.hop]) * draw.tick, rnd.choice(["complete", "delta"])
+        case = HopCase("", draw.streams, body, hop, emit, 1, 1)
+        if _weight(case, body)[1] <= MOST_ROWS / 4 and len(case.hops) <= 120:
+            return HopQuery(body, hop, emit)
+
+
+def draw_own_query(rnd: random.Random, draw: Any, tick: int) -> Query:
+    """Draw a query with a median or an aggregate of the user: hopping, over a join, or over windows over one."""
+    if rnd.random() < 0.4:
+        return draw_own_hopping(draw)
+    names = dict(zip(STREAMS, draw.names, strict=False))
+    while True:
+        query = over_streams(draw_over_join(rnd, draw_wide_join(rnd, tick), tick), names)
+        assert isinstance(query, Aggregates)
+        below = query if isinstance(query, OverJoin) else query.below
+        first, _ = below.outputs  # type: ignore[union-attr]
+        own = (rnd.choice(["MEDIAN", "SPREAD"]), rnd.choice(["a.v", "b.v", "b.k"]))
+        mine = replace(below, outputs=(first, ("b", *own)))  # type: ignore[type-var]
+        if below is query:
+            return mine  # type: ignore[return-value]
+        above = rnd.choice(["SUM", "MEDIAN", "SPREAD"]) if own[0] == "SPREAD" else "MEDIAN"
+        return replace(query, below=mine, outputs=(("a", above, "b"), ("b", "COUNT", "*")))  # type: ignore[arg-type]
+
+
+def draw_own_script(rnd: random.Random) -> Script:
+    """Draw a script in which a query with a user's code is replaced, and nothing else happens."""
+    return draw_general_script(rnd, draw_own_query, most_changes=0)
+
+
+def draw_general_script(rnd: random.Random, draw_query: Any = draw_general_query, most_changes: int = 2) -> Script:
     """Draw a script; few are to say next to nothing."""
     while True:
-        script = _draw(rnd)
+        script = _draw(rnd, draw_query, most_changes)
         if script.migrations and 10 <= len(script.oracle().given_out()) <= 1500:
             return script
 
 
-def _draw(rnd: random.Random) -> Script:
+def _draw(rnd: random.Random, draw_query: Any, most_changes: int) -> Script:
     draw, rows = draw_streams(rnd, rnd.choice([24, 40]), least=3)
     while min(len(rows[name]) for name in draw.names[:3]) < 6:
         draw, rows = draw_streams(rnd, rnd.choice([24, 40]), least=3)
     times = sorted(r.time for held in rows.values() for r in held)
     span = times[-1] - times[0] + 1
     tick = max(1, span // len(rows[draw.names[0]])) * rnd.choice([1, 2, 3])
-    first = draw_general_query(rnd, draw, tick)
+    first = draw_query(rnd, draw, tick)
     at = rnd.choice(times[len(times) // 8 : len(times) * 2 // 3])
     changes: list[Change] = []
-    for _ in range(rnd.choice([0, 0, 0, 0, 1, 1, 2])):
+    for _ in range(rnd.choice([0, 0, 0, 0, 1, 1, 2][: 4 if not most_changes else None])):
         again = [first, *(c.query for c in changes)]
         query = draw_version(rnd, draw, tick) if rnd.random() < 0.5 else rnd.choice(again)
         changes.append(Change(at, query, rnd.choice(METHODS)))

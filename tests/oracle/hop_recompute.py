@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from oracle.hop_queries import COLUMNS, INT, REAL, TEXT, HopCase, Row, Stream, Window, query_text, times_of
+from oracle.own_class import IN_DUCKDB
 
 FOREVER = 2**62
 DUCKDB_TYPES = {INT: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
@@ -54,6 +55,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     """Return the one connection of this process."""
     con = duckdb.connect()
     con.execute("SET threads = 1")
+    con.execute(IN_DUCKDB)
     return con
 
 

@@ -42,7 +42,8 @@ from oracle.hop_queries import Row, times_of
 from oracle.silent import draw_silent
 
 JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL = "join", "silent", "migrations", "difference", "hops", "general"
-KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL, *changes.METHODS)
+OWN = "own code"
+KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL, OWN, *changes.METHODS)
 """What is drawn; the name of a method stands for a change by it."""
 Check = Callable[[pa.Table, Report], None]
 MOST_HOP_BATCHES = 3
@@ -73,6 +74,7 @@ def draw_script(kind: str, seed: int) -> Script:
         DIFFERENCE: _difference,
         HOPS: _hops,
         GENERAL: _general,
+        OWN: _own,
     }
     return draws[kind](seed) if kind in draws else _change(seed, kind)
 
@@ -189,9 +191,17 @@ def _hops(seed: int) -> Script:
 
 
 def _general(seed: int) -> Script:
-    rnd = random.Random(74_000_000 + seed)
+    return _replaced(random.Random(74_000_000 + seed), general.draw_general_script)
+
+
+def _own(seed: int) -> Script:
+    return _replaced(random.Random(76_000_000 + seed), general.draw_own_script)
+
+
+def _replaced(rnd: random.Random, draw: Callable[[random.Random], campaign.Script]) -> Script:
+    """Draw a script in which black boxes are replaced."""
     while True:
-        drawn = general.draw_general_script(rnd)
+        drawn = draw(rnd)
         times = {r.time // drawn.case.batch_us for rows in drawn.case.rows.values() for r in rows}
         if general.defined(drawn) and len(times) <= MOST_GENERAL_BATCHES:
             break

@@ -20,6 +20,7 @@ from midstream.local.report import Report, change_records
 from midstream.local.sinks import TableSink
 from midstream.model.errors import MidstreamError
 from oracle.campaign import Script, draw_script, expected_rows, rows_of
+from oracle.own_class import spread_class
 from oracle.test_changes import check_records, difference
 from seeds import seeds
 
@@ -69,6 +70,7 @@ class ByHand:
         self.engine = ms.Engine()
         for name, table in script.tables.items():
             self.engine.stream(name, table, time="ts")
+        self.engine.aggregate("spread", spread_class(), "BIGINT")
         self.kept = rnd.random() < 0.6
         self.run = self.start()
         self.numbers = self.register()

@@ -18,7 +18,7 @@ from midstream.operators.aggregate import stage as stage_module
 from oracle.campaign import Script, rows_of
 from oracle.differences import draw_difference, draw_order, recompute_changes
 from oracle.differences import rows_of as changes_of
-from oracle.general import check_records, defined, draw_general_script, run_local, unmigrated
+from oracle.general import check_records, defined, draw_general_script, draw_own_script, run_local, unmigrated
 from oracle.generate import draw_tree
 from oracle.migrations import STRATEGIES, check_output, draw_dense_case, draw_options, plan_of, span_us, with_times
 from oracle.recompute import recompute
@@ -72,21 +72,34 @@ def run_on_cluster(script: Script, expected: Rows, rnd: random.Random, folder: P
 def test_a_black_box_is_replaced(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(71_000_000 + seed)
     script = draw_general_script(rnd)
-    expected = unmigrated(script)
+    run_everywhere(script, unmigrated(script), rnd, HOSTS[seed % len(HOSTS)], tmp_path, monkeypatch)
+
+
+def run_everywhere(
+    script: Script, expected: Rows, rnd: random.Random, host: str, folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    """Run a script in process, and on another host."""
     run_here(script, expected, "in process")
-    host = HOSTS[seed % len(HOSTS)]
     if not defined(script):
         return
     if host == "killed":
-        run_killed(script, expected, rnd, tmp_path, monkeypatch)
+        run_killed(script, expected, rnd, folder, patch)
     elif host == "by hand":
-        run_by_hand(script, rnd, tmp_path)
+        run_by_hand(script, rnd, folder)
     elif host == "cluster":
-        run_on_cluster(script, expected, rnd, tmp_path)
+        run_on_cluster(script, expected, rnd, folder)
     else:
         batch_us = max(1, script.case.batch_us // rnd.choice([2, 3, 7])) if rnd.random() < 0.5 else 2**60
         case = replace(script.case, batch_us=batch_us, buckets=1 + script.case.buckets % 3)
         run_here(replace(script, case=case), expected, host)
+
+
+@pytest.mark.parametrize("seed", seeds(3000, 320, quick=2))
+def test_users_code_is_replaced(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Medians and a user's class: over joins, over windows over them, by hops, and over differences by hops."""
+    rnd = random.Random(75_000_000 + seed)
+    script = draw_own_script(rnd)
+    run_everywhere(script, unmigrated(script), rnd, HOSTS[seed % len(HOSTS)], tmp_path, monkeypatch)
 
 
 def draw_requests(rnd: random.Random, trees: Sequence[str], span: int, others: Sequence[str]) -> list[MigrationRequest]:

@@ -28,6 +28,7 @@ def in_small_pieces(rnd: random.Random, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(group, "FOLD_ROWS", 4)
     monkeypatch.setattr(held_values, "FOLD_ROWS", 4)
     monkeypatch.setattr(ends, "SAMPLE", np.arange(rnd.choice([1, 4])))
+    monkeypatch.setattr(ends, "FOLD_ENDS", rnd.choice([1, 10]))
 
 
 @pytest.mark.parametrize("seed", seeds(0, 150, quick=3))

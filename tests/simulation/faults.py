@@ -15,6 +15,8 @@ KINDS = {
 PER_BATCH = 70
 """About how many changes a micro-batch makes."""
 HOUR_S = 3600
+WITH_ANSWERS = (51, 70, 117)
+"""Seeds of short scripts whose results are one answer, kept up to date or replaced."""
 
 
 def draw_case(seed: int, script: Script) -> Case:
@@ -48,6 +50,14 @@ def two_drivers_of(seed: int) -> Case:
     if rnd.random() < 0.5:
         faults.append(Fault(at + rnd.randint(1, 120), rnd.choice(["kill driver", "kill driver", "kill", "power cut"])))
     return Case(seed, script, tuple(faults), rnd.choice([0.05, 0.2, 0.5, 0.5]))
+
+
+def answers_of(seed: int) -> Case:
+    """Return a case in which a driver is stopped while it replaces an answer, and goes on after the next has begun."""
+    rnd = random.Random(f"answers {seed}")
+    script = draw_script(WITH_ANSWERS[seed % len(WITH_ANSWERS)])
+    faults = [Fault(rnd.randrange(30, PER_BATCH * len(script.batches)), "freeze at answer")]
+    return Case(seed, script, tuple(faults), rnd.choice([0.002, 0.006]))
 
 
 def case_of(seed: int) -> Case:

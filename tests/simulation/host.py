@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from midstream.engine.run.contract import Framework
 from midstream.live.planned import LiveStream, PlannedLive
-from midstream.live.run import MOST_WAITING, EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import EndOfRun, LiveRun
+from midstream.live.settings import MOST_WAITING, LiveSettings
 from midstream.live.sink import BatchSink
 from midstream.local.sites import SITES, place_plan
 from simulation.log import Planned

@@ -161,7 +161,7 @@ class Machine:
                 self._befall(process, self._faults.pop())
                 if not process.alive:
                     return
-        if "freeze" in self.flags and self._turn and self._turn[-1][0] is self.driving:
+        if self._turn and self._turn[-1][0] is self.driving and self._freezes_at(path):
             self._freeze()
             if not process.alive:
                 return
@@ -217,9 +217,14 @@ class Machine:
         else:
             self.flags.add(what)
 
+    def _freezes_at(self, path: str) -> bool:
+        if "freeze at answer" in self.flags and "/.answer.parquet" in path.replace("/.table.", "/.answer."):
+            return self.rnd.random() < 0.3  # at one of the steps in which it is replaced
+        return "freeze" in self.flags
+
     def _freeze(self) -> None:
         """Stop the driver in the middle; it loses its locks, and goes on later as if nothing had been."""
-        self.flags.discard("freeze")
+        self.flags -= {"freeze", "freeze at answer"}
         assert self.driver is not None
         self.zombies.append(self.driver)
         locks = self.disk.locks

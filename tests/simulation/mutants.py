@@ -19,6 +19,7 @@ from midstream.engine.control.runs import Runs
 from midstream.engine.rows.routing import buckets_of
 from midstream.engine.world import Data, World, document_bytes
 from midstream.live.control_log import ControlLog, number_of
+from midstream.live.kept_table import KeptTable
 from midstream.live.owned_folder import FORMAT, OWNER
 from midstream.live.query import LiveQuery
 from midstream.live.repository import StoredVersions
@@ -129,6 +130,17 @@ def results_of_nobody() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def answers_of_earlier_runs() -> Iterator[None]:
+    """A driver that was believed dead puts the answer it was about to write in place of a newer one."""
+
+    def fence(self: Any, first: int, check_newest: Any) -> None:
+        pass
+
+    with mock.patch.object(KeptTable, "fence", fence), mock.patch.object(ResultFolder, "fence", fence):
+        yield
+
+
+@contextlib.contextmanager
 def versions_are_asked_for() -> Iterator[None]:
     """A version is packed from the moment it is there, though whoever put it there may die before asking for it."""
 
@@ -217,5 +229,7 @@ MUTANTS: dict[str, Mutant] = {
 }
 WITH_TWO_DRIVERS: dict[str, Mutant] = {"a run asks before it has begun": asked_before_begun}
 """Those that need drivers that lose their locks and go on."""
+WITH_ANSWERS: dict[str, Mutant] = {"earlier runs replace answers": answers_of_earlier_runs}
+"""Those that need drivers that lose their locks while they replace an answer."""
 PLAIN: dict[str, Mutant] = {"a version that waits is forgotten": waiting_is_forgotten}
 """Those that show soonest where nothing but changes goes on."""

@@ -4,7 +4,6 @@ What a power cut takes away before it was synced may go; what the host has commi
 """
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,8 @@ class Seen:
 class Reader:
     """Reads a folder of results again and again."""
 
-    def __init__(self, disk: SimulatedDisk, folder: Path, two_drivers: Callable[[], bool]) -> None:
+    def __init__(self, disk: SimulatedDisk, folder: Path) -> None:
         self._disk, self._folder = disk, folder
-        self.two_drivers = two_drivers
-        """Whether a driver has lost its lock and goes on: it may put an older answer in place of a newer one."""
         self.seen: dict[str, bytes] = {}
         """The data of each file, as they were first seen."""
         self.answers: dict[int, str] = {}
@@ -83,7 +80,7 @@ class Reader:
         table = _read(answer.data, name)
         hop = int((table.schema.metadata or {})[b"midstream.hop"])
         rows = repr(sorted(map(repr, table.to_pylist())))
-        if self.answers and hop < max(self.answers) and not self.two_drivers():
+        if self.answers and hop < max(self.answers):
             raise Found(f"{name} has gone back from {max(self.answers)} to {hop}")
         if self.answers.setdefault(hop, rows) != rows:
             self.answers[hop] = rows  # another version answers at the same hop

@@ -73,7 +73,7 @@ class Simulation:
         self.machine = Machine(f"{case.seed}", case.faults, case.share)
         self.log = HostLog()
         self.checkpoint = CHECKPOINT
-        self.reader = Reader(self.machine.disk, RESULTS, lambda: bool(self.machine.zombies))
+        self.reader = Reader(self.machine.disk, RESULTS)
         self.events = EventFiles(self.machine.disk, CHECKPOINT)
         self.machine.watchers += [self.reader.look, self.events.look]
         self.machine.on_power_cut = self._on_power_cut

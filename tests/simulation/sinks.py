@@ -1,6 +1,6 @@
 """Sinks of the simulation: a folder of results, a kept table, and results keyed by the number of their micro-batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ class Numbers:
 
     def begin(self, owner: Owner) -> None:
         self.world.files.make_folder(self.folder)
+
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """What is written again under a number is the same."""
 
     def write_lines(self, lines: Lines, schema: pa.Schema, batch: int, ordered: bool) -> list[Any]:
         collected = lines.collect()

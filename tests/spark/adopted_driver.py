@@ -11,7 +11,7 @@ from typing import Any
 from spark.own_rows import NAMES, SCHEMA
 
 import midstream as ms
-from midstream.live.adopted.gate_log import OPEN
+from midstream.live.adopted.gate_log import BEFORE_SWITCH, OPEN
 from midstream.live.checkpoint import Checkpoint
 from midstream.spark.settings import REHEARSAL, local_session
 
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
         status, sent = run.status(), len(controls.ids())
         published = status.get("published", 0)
         if sent < len(life["asks"]):
-            if published >= life["asks"][sent]["at"]:
+            if published >= life["asks"][sent]["at"] and answered(run, sent):
                 ask(run, life["asks"][sent])
         elif over(run, status, life["rows"]):
             run.stop()
@@ -49,6 +49,12 @@ def ask(run: Any, asked: dict[str, Any]) -> None:
     else:
         build = f"{PROGRAMS}:{asked['build']}"
         getattr(run, asked["do"])(build, **asked["options"])
+
+
+def answered(run: Any, sent: int) -> bool:
+    """Return whether what was asked for before is under way no more: another deployment would be refused."""
+    known = run.deployments()
+    return len(known) >= sent and all(record["state"] not in BEFORE_SWITCH for record in known)
 
 
 def over(run: Any, status: dict[str, Any], rows: int) -> bool:

@@ -142,3 +142,46 @@ def scaled(spark: SparkSession, streams: Streams) -> DataFrame:
 def scaled_rewritten(spark: SparkSession, streams: Streams) -> DataFrame:
     """The same by another function."""
     return streams["orders"].groupBy("k").applyInPandas(_largest_rewritten, "k LONG, v LONG")
+
+
+def busiest(spark: SparkSession, streams: Streams) -> DataFrame:
+    """Sums per key and two seconds, and of these the largest in six seconds: two windows one above the other."""
+    orders = streams["orders"].withWatermark("ts", "2 seconds")
+    small = orders.groupBy(F.window("ts", "2 seconds"), "k").agg(F.sum("v").alias("total"))
+    large = small.groupBy(F.window(F.window_time("window"), "6 seconds").alias("w"))
+    return large.agg(F.max("total").alias("most"), F.count("*").alias("n")).select("w.start", "most", "n")
+
+
+def busiest_rewritten(spark: SparkSession, streams: Streams) -> DataFrame:
+    """The same with one more column in the state, windows over windows without their time."""
+    orders = streams["orders"].withWatermark("ts", "2 seconds")
+    small = orders.groupBy("k", F.window("ts", "2 seconds").alias("a")).agg(
+        F.max("v").alias("unused"), (F.sum(F.col("v") + 1) - F.count("v")).alias("total")
+    )
+    large = small.groupBy(F.window("a", "6 seconds").alias("w"))
+    return large.agg(F.count("total").alias("n"), F.max("total").alias("most")).select("w.start", "most", "n")
+
+
+def once(spark: SparkSession, streams: Streams) -> DataFrame:
+    """Each pair of a key and a number once, for ever."""
+    return streams["orders"].selectExpr("k", "v % 50 AS n").dropDuplicates()
+
+
+def once_rewritten(spark: SparkSession, streams: Streams) -> DataFrame:
+    """The same by a text that stands for both."""
+    named = streams["orders"].selectExpr("k", "v % 50 AS n", "concat_ws('/', k, v % 50) AS both")
+    return named.dropDuplicates(["both"]).drop("both")
+
+
+def sessions(spark: SparkSession, streams: Streams) -> DataFrame:
+    """How long keys are busy without a pause, and how many rows they have."""
+    orders = streams["orders"].withWatermark("ts", "2 seconds")
+    grouped = orders.groupBy(F.session_window("ts", "100 milliseconds").alias("w"), "k").count()
+    return grouped.select("k", "w.end", "count")
+
+
+def sessions_rewritten(spark: SparkSession, streams: Streams) -> DataFrame:
+    """The same with another state."""
+    orders = streams["orders"].withWatermark("ts", "2 seconds").withColumn("one", F.lit(1).cast("long"))
+    grouped = orders.groupBy("k", F.session_window("ts", "100 milliseconds"))
+    return grouped.agg(F.sum("one").alias("count"), F.max("v")).select("k", "session_window.end", "count")

@@ -116,5 +116,37 @@ def scaled(drawn: Drawn) -> Counter[tuple[Any, ...]]:
     return Counter((k * 10, v) for _, k, v in rows(drawn, "orders"))
 
 
+def busiest(drawn: Drawn) -> Counter[tuple[Any, ...]]:
+    """Return the windows of six seconds that close: the largest sum of a key in two seconds, and how many sums."""
+    sums: Counter[tuple[int, int]] = Counter()
+    for ts, k, v in rows(drawn, "orders"):
+        sums[(ts // 2_000_000, k)] += v
+    found: dict[int, list[int]] = defaultdict(list)
+    for (part, _), total in sums.items():
+        found[part // 3 * 6_000_000].append(total)
+    mark = max(ts for ts, _, _ in rows(drawn, "orders")) // 1000 * 1000 - DELAY_US
+    return Counter(
+        (dt.datetime.fromtimestamp(start / 1e6, dt.UTC), max(totals), len(totals))
+        for start, totals in found.items()
+        if start + 6_000_000 <= mark
+    )
+
+
+def once(drawn: Drawn) -> Counter[tuple[Any, ...]]:
+    return Counter({(k, v % 50) for _, k, v in rows(drawn, "orders")})
+
+
+def sessions(drawn: Drawn, gap_us: int = 100_000) -> Counter[tuple[Any, ...]]:
+    """Return the sessions that close, by key: rows nearer to each other than the gap."""
+    mark = max(ts for ts, _, _ in rows(drawn, "orders")) // 1000 * 1000 - DELAY_US
+    found: list[list[int]] = []
+    for k, ts in sorted((k, ts) for ts, k, _ in rows(drawn, "orders")):
+        if found and found[-1][0] == k and ts < found[-1][1]:
+            found[-1] = [k, ts + gap_us, found[-1][2] + 1]
+        else:
+            found.append([k, ts + gap_us, 1])
+    return Counter((k, dt.datetime.fromtimestamp(end / 1e6, dt.UTC), count) for k, end, count in found if end <= mark)
+
+
 def bag(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row.values()) for row in table.to_pylist())

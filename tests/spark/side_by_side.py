@@ -69,6 +69,9 @@ class Kept:
     def begin(self, owner: Any) -> None:
         """Nobody else keeps them."""
 
+    def fence(self, first: int, check_newest: Any) -> None:
+        """There is one run."""
+
     def write_lines(self, lines: Any, schema: pa.Schema, number: int, ordered: bool) -> list[Row]:
         blobs = [from_blob(bytes(row.blob)) for row in lines.collect() if row.kind == RESULT]
         tables = [t.select([*schema.names, ORDER]).replace_schema_metadata() for t in blobs if t.num_rows]

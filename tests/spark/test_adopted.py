@@ -16,6 +16,7 @@ import midstream as ms
 from midstream.app.cli import app
 from midstream.model.errors import MidstreamError
 from midstream.spark.settings import REHEARSAL, held_settings
+from seeds import some
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +77,15 @@ CASES = [
     ("numbered", {"strategy": "general-moving-state"}),
     ("scaled", {"strategy": "general-hybrid", "verify": "report", "segments": 2}),
 ]
+
+
+MORE = [
+    ("busiest", {"history": "12 seconds", "verify": True, "segments": 1}),
+    ("once", {}),
+    ("sessions", {"strategy": "general-parallel-track", "history": "5 seconds"}),
+]
+"""These take turns."""
+CASES += some(MORE, 1)
 
 
 @pytest.mark.parametrize(("name", "how"), CASES, ids=[name for name, _ in CASES])

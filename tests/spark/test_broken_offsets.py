@@ -6,7 +6,7 @@ import pytest
 from fixtures.kept_checkpoints import kept, unpack
 
 from midstream.model.errors import BrokenFileError
-from midstream.spark.offsets import planned_batch
+from midstream.spark.offsets import keep_planned, planned_batch
 
 
 @pytest.fixture
@@ -35,6 +35,28 @@ def test_offsets_that_were_cut_are_named(place: Path, cut: int) -> None:
     file.write_bytes(cuts(file.read_bytes())[cut])
     with pytest.raises(BrokenFileError, match=r"offsets/4, which Spark wrote, is broken, it is empty or cut .*restore"):
         planned_batch(place)
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_offsets_of_which_nobody_has_seen_results_can_be_removed(place: Path, cut: int) -> None:
+    """They are synced before there are any."""
+    (place / "commits" / "4").unlink()
+    file = place / "offsets" / "4"
+    file.write_bytes(cuts(file.read_bytes())[cut])
+    with pytest.raises(BrokenFileError, match=r"offsets/4, which Spark wrote, .*; remove it, and its \.crc .*planned"):
+        planned_batch(place)
+    file.unlink()
+    assert planned_batch(place) == 3
+
+
+def test_what_a_micro_batch_reads_is_synced(place: Path) -> None:
+    synced: list[Path] = []
+    keep_planned(place, 4, synced.append)
+    files = [file for file in place.rglob("4*") if file.parent.name == "offsets" or "sources" in file.parts]
+    assert {place / "offsets" / "4", place / "sources" / "0" / "4"} <= set(files)
+    assert {file for file in synced if file.is_file()} == set(files)
+    for file in files:
+        assert file.parent in synced[synced.index(file) :]
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 5, 7])

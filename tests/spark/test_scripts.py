@@ -6,12 +6,12 @@ from engine.test_hop_recovery import rows_of
 from midstream.app.replay import on_spark
 from midstream.local.replay import in_process
 from midstream.local.report import Report
-from oracle.scripts import DIFFERENCE, GENERAL, HOPS, JOIN, KINDS, MIGRATIONS, draw_script
+from oracle.scripts import DIFFERENCE, GENERAL, HOPS, JOIN, KINDS, MIGRATIONS, OWN, draw_script
 from seeds import numbers
 
 pytestmark = pytest.mark.spark
 
-COUNTS = {JOIN: (120, 24), MIGRATIONS: (120, 24), DIFFERENCE: (40, 8), HOPS: (180, 36), GENERAL: (48, 8)}
+COUNTS = {JOIN: (120, 24), MIGRATIONS: (120, 24), DIFFERENCE: (40, 8), HOPS: (180, 36), GENERAL: (48, 8), OWN: (32, 4)}
 """Seeds of each kind, and how many of them are always there; of changes 32 and 4 for each method."""
 DRAWN = [(kind, seed) for kind in KINDS for seed in numbers(0, *COUNTS.get(kind, (32, 4)))]
 

@@ -22,7 +22,7 @@ from midstream.lang.builder import QueryBuilder
 from midstream.lang.sql import parse_query
 from midstream.live.kept import Retention
 from midstream.live.reading import read as read
-from midstream.live.run import MOST_WAITING, LiveSettings, check_waiting
+from midstream.live.settings import MOST_WAITING, LiveSettings, check_waiting
 from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change
@@ -127,8 +127,13 @@ class Engine:
             raise MidstreamError("declare the streams first: engine.stream(name, frame, time=...)")
         return AdoptedQuery(name, build, tuple(builds), tuple(self._frames.values()), self._spark)
 
-    def aggregate(self, name: str, function: Callable[[pa.Array], Any], returns: str | pa.DataType) -> "Engine":
-        """Declare an aggregate written in Python: called with the values of a window that are not null."""
+    def aggregate(
+        self, name: str, function: Callable[[pa.Array], Any] | type[Any], returns: str | pa.DataType
+    ) -> "Engine":
+        """Declare an aggregate written in Python: called with the values of a window that are not null.
+
+        Of a class with `process(rows)` an object is made for each group of values.
+        """
         check_aggregate_name(name)
         if name.lower() in self._aggregates:
             raise MidstreamError(f"aggregate '{name}' is declared twice")

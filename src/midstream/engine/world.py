@@ -103,14 +103,14 @@ class World:
     def put(self, file: Path, data: Data, lasting: bool = True, point: Callable[[], None] = lambda: None) -> None:
         """Replace a file whole: a reader sees what was there before or what is there now, also after a crash.
 
-        `point` is called between the two steps.
+        `point` is called between the two steps, and may refuse the second one.
         """
         pending = file.with_name(f".{file.name}.{self.names.new()[:8]}.pending")
         try:
             self.files.write(pending, data, lasting)
             point()
             self.files.move(pending, file, lasting)
-        except OSError:
+        except Exception:
             self.files.remove(pending)
             raise
 

@@ -45,6 +45,8 @@ FORMAT = 1
 """The form in which a checkpoint is laid out."""
 SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
+PENDING = (".status.json.", ".heartbeat.")
+"""What files beside these begin with until they are whole."""
 SILENT_S = 60.0
 """A query on another host that has shown no life for so long is taken for dead."""
 LONG_DEAD_S = 7 * 86_400.0
@@ -224,6 +226,13 @@ class Checkpoint(HeldFolder):
         """Show that the process that runs the query lives."""
         said = {"format": FORMAT, "at": self.world.clock.now_ns() / 1e9}
         self.world.put_json(self.folder / "heartbeat", said, lasting=False)
+
+    def remove_pending(self) -> None:
+        """Remove what drivers that were killed were about to put in its place; only the one that runs writes these."""
+        for folder, begins in ((self.folder, PENDING), (self.folder / "late", "."), (self.mergers, ".")):
+            for name in self.world.files.names(folder):
+                if name.startswith(begins) and name.endswith(".pending"):
+                    self.world.files.remove(folder / name)
 
     def write_late(self, batch: int, tables: list[pa.Table]) -> None:
         """Keep the late rows of a micro-batch as one Parquet file in the folder `late`."""

@@ -1,6 +1,6 @@
 """A kept table: the answer of a query that hops, kept up to date by its changes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from midstream.engine.results.merger import Departure
 from midstream.engine.world import World
 from midstream.kernels.bag import cancel
 from midstream.live.lines import Lines
-from midstream.live.owned_folder import take_folder
+from midstream.live.owned_folder import remove_pending, take_folder
 from midstream.live.result_folder import HOP, replace_answer
-from midstream.live.sink import Owner
+from midstream.live.sink import Owner, anybody
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.model.errors import SinkError
@@ -29,6 +29,8 @@ FORMAT = 1
 """The form of a kept table."""
 FORMATTED, QUERY, VERSION = b"midstream.format", b"midstream.query", b"midstream.version"
 """What a file says of its format, of the query its rows are from, and of its version."""
+BATCH = b"midstream.batch"
+"""And of the micro-batch that has written it; an older release did not say it."""
 
 
 class KeptTable:
@@ -42,6 +44,7 @@ class KeptTable:
         self.file = folder / TABLE
         self._world = world.for_readers()
         self._query = b""
+        self._check_newest = anybody
         with writing(folder):
             self._world.files.make_folder(folder)
 
@@ -50,6 +53,18 @@ class KeptTable:
         self._query = owner.identity.encode()
         self._check(self._read())
         take_folder(self.file.parent, owner, self._world, lambda: False)
+
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """Keep earlier runs out: one that has read the table before this one has changed it does not replace it."""
+        self._check_newest = check_newest
+        held = self._read()
+        said = {} if held is None else held.schema.metadata or {}
+        if int(said.get(BATCH, b"-1")) >= first:
+            raise SinkError(
+                f"{self.file} was written in micro-batch {int(said[BATCH])}, and the checkpoint is older, it goes on "
+                f"with {first}: restore the table of that time, or start with a new checkpoint and another folder"
+            )
+        remove_pending(self.file.parent, self._world)
 
     def _check(self, held: pa.Table | None) -> None:
         if held is not None and (held.schema.metadata or {}).get(QUERY) != self._query:
@@ -80,7 +95,8 @@ class KeptTable:
             newest, upto_us = version, hop_us
         if table is not None and table is not held and upto_us is not None:
             said = {FORMATTED: b"%d" % FORMAT, HOP: b"%d" % upto_us, QUERY: self._query, VERSION: b"%d" % newest}
-            replace_answer(self.file, table, said, self._world)
+            said |= {BATCH: b"%d" % batch}
+            replace_answer(self.file, table, said, self._world, self._check_newest)
 
     def _applied(self, table: pa.Table, changes: pa.Table, signs: pa.Array) -> pa.Table:
         coming, going = pc.greater(signs, 0), pc.less(signs, 0)
@@ -102,7 +118,7 @@ class KeptTable:
             table = pq.read_table(pa.BufferReader(self._world.files.read(self.file)))
             said = table.schema.metadata or {}
             found = int(said.get(FORMATTED, b"1"))
-            if QUERY in said and not said[HOP].lstrip(b"-").isdigit():
+            if QUERY in said and not (said[HOP].lstrip(b"-").isdigit() and said.get(BATCH, b"0").isdigit()):
                 raise ValueError(HOP)
         check_format(f"{self.file}", found, FORMAT)
         return table

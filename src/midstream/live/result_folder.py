@@ -12,7 +12,7 @@ micro-batch whole or not at all, and what has been seen stays.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from midstream.engine.results.output import ORDER
 from midstream.engine.world import World
 from midstream.live.blobs import from_blob
 from midstream.live.lines import RESULT, Lines, reports_of
-from midstream.live.owned_folder import take_folder
-from midstream.live.sink import Owner, together
+from midstream.live.owned_folder import PENDING_FOLDER, remove_pending, take_folder
+from midstream.live.sink import Owner, anybody, together
 from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.model.errors import SinkError
@@ -46,17 +46,25 @@ class ResultFolder:
     def __init__(self, folder: Path, world: World = THIS_MACHINE) -> None:
         self.folder = folder.absolute()
         self._world = world.for_readers()
+        self._check_newest = anybody
         with writing(folder):
             self._world.files.make_folder(self.folder)
 
     def begin(self, owner: Owner) -> None:
-        """Take the folder for a query, and remove what a run has left that was killed; refuse one of another query."""
-        files = self._world.files
+        """Take the folder for a query; refuse one of another query."""
         take_folder(self.folder, owner, self._world, lambda: not owner.resumed and self._has_results())
-        for name in files.names(self.folder):
-            if name.startswith(".pending-"):
-                files.remove_folder(self.folder / name)
-                reach("pending removed")
+
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """Keep earlier runs out, and remove what they have left; refuse results that this run is yet to plan."""
+        self._check_newest = check_newest
+        newest = max(filter(is_batch, self._world.files.names(self.folder)), default=None)
+        number = -1 if newest is None else int(newest.removesuffix(".parquet").split("-")[1])
+        if number >= first:
+            raise SinkError(
+                f"{self.folder} has results of micro-batch {number}, and the checkpoint is older: take away those from "
+                f"{first} on, they come again, or start with a new checkpoint and another folder"
+            )
+        remove_pending(self.folder, self._world)
 
     def _has_results(self) -> bool:
         return any(is_result(name) for name in self._world.files.names(self.folder))
@@ -87,7 +95,8 @@ class ResultFolder:
         whole = [d for d in departures if d.complete]
         if whole:
             answer = [d.rows for d in whole if d.hop_us == whole[-1].hop_us]
-            replace_answer(self.folder / ANSWER, together(answer), {HOP: b"%d" % (whole[-1].hop_us or 0)}, self._world)
+            said = {HOP: b"%d" % (whole[-1].hop_us or 0)}
+            replace_answer(self.folder / ANSWER, together(answer), said, self._world, self._check_newest)
         others = [d.rows for d in departures if not d.complete and d.rows.num_rows]
         if others:
             table = together(others)
@@ -95,7 +104,7 @@ class ResultFolder:
 
     def _pending(self, batch: int) -> Path:
         """Make a folder that no other attempt at a batch knows, be it one that lives on."""
-        pending = self.folder / f".pending-{batch:08d}-{self._world.names.new()[:12]}"
+        pending = self.folder / f"{PENDING_FOLDER}{batch:08d}-{self._world.names.new()[:12]}"
         with writing(self.folder):
             self._world.files.make_folder(pending)
         return pending
@@ -129,8 +138,12 @@ class ResultFolder:
         if there is None and rows:
             with writing(self.folder):
                 data = held.getvalue()
-                self._world.put(self._file(batch), data, point=lambda: reach("sink half written"))
+                self._world.put(self._file(batch), data, point=self._before_rename)
             reach("results appeared")
+
+    def _before_rename(self) -> None:
+        reach("sink half written")
+        self._check_newest()
 
     def _there(self, batch: int) -> int | None:
         """Return how many rows of a batch can be seen; None: it is not there."""
@@ -211,9 +224,16 @@ def parquet(table: pa.Table) -> pa.Buffer:
     return held.getvalue()
 
 
-def replace_answer(file: Path, table: pa.Table, said: dict[bytes, bytes], world: World) -> None:
-    """Replace the Parquet file of an answer whole; its metadata says something of it."""
+def replace_answer(
+    file: Path, table: pa.Table, said: dict[bytes, bytes], world: World, check_newest: Callable[[], None]
+) -> None:
+    """Replace the Parquet file of an answer whole, unless there is a newer run; its metadata says something of it."""
+
+    def before_rename() -> None:
+        reach("answer pending")
+        check_newest()
+
     with writing(file):
         data = parquet(table.replace_schema_metadata(said))
-        world.put(file, data, point=lambda: reach("answer pending"))
+        world.put(file, data, point=before_rename)
         reach("answer replaced")

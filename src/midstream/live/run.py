@@ -10,8 +10,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from midstream.change.record import OPEN
@@ -23,18 +22,17 @@ from midstream.engine.control.runs import Runs
 from midstream.engine.planning.adapt import adaptation_of
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, held_back, total
-from midstream.engine.run.contract import Framework
 from midstream.engine.world import World
 from midstream.live.change import prepare_change, prepare_known, stored_versions
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.earlier import earlier_totals, reported_before
-from midstream.live.kept import Retention
 from midstream.live.lines import Lines
 from midstream.live.planned import PlannedLive
 from midstream.live.query import MOST_RECORDS, LiveQuery, open_catalog
 from midstream.live.rates import Rates
 from midstream.live.repository import read_catalog, register, registered, remove_registered
 from midstream.live.retention import ReadControls
+from midstream.live.settings import LiveSettings
 from midstream.live.sink import BatchSink, Owner
 from midstream.local.changes import ask_change
 from midstream.local.declared import check_declared
@@ -55,38 +53,10 @@ EVENTS = {CHANGE: "change asked"}
 LOOK_S = 0.05
 NAMED_STRAYS = 20
 """What is no control row and is named in the events, in a micro-batch."""
-MOST_WAITING = 10_000_000
-
-
-def check_waiting(rows: int) -> int:
-    """Return a bound on rows that wait, if it is one."""
-    if type(rows) is not int or rows < 1:
-        raise MidstreamError(f"waiting must be a whole number of rows, not {rows!r}")
-    return rows
 
 
 class EndOfRun(Exception):
     """A micro-batch came after the last one of a run: it is not run, and the next run begins with it."""
-
-
-@dataclass(frozen=True)
-class LiveSettings:
-    """How a query is to be run."""
-
-    checkpoint: Path
-    buckets: int
-    ordered: bool = False
-    streams: Sequence[str] = ()
-    """Streams that later versions may read, beside those of the query."""
-    adapt: str | None = None
-    ends_by_itself: bool = False
-    """It reads what is there and ends; it then does not see control rows that come later."""
-    waiting: int = MOST_WAITING
-    """Rows that may wait for other streams in a bucket; with more of them the query fails."""
-    kept: Retention = field(default_factory=Retention)
-    """How much is kept of what grows with the age of the query."""
-    framework: Framework = field(default_factory=Framework)
-    """How joins are executed."""
 
 
 class LiveRun:
@@ -149,6 +119,7 @@ class LiveRun:
             versions = stored_versions(checkpoint, self.who["id"], self.plan, self.catalog.aggregates)
             names = tuple(self.who["labels"])
             reach("sink begun")
+            self._sink = sink
             how = settings.ordered, self._adaptation, settings.framework
             self.live = LiveQuery(checkpoint, versions, names, sink, *how)
             self.live.mail_waits()  # a mailbox that is broken is named at once
@@ -170,6 +141,8 @@ class LiveRun:
         with opening(self._checkpoint.folder):
             self.runs = self._checkpoint.runs.begin(planned)
             reach("run begun")
+            self._sink.fence(self.runs.begun[-1][1], self._check_newest)
+            self._checkpoint.remove_pending()
             self._checkpoint.beat()
             self._add_event("started", {"run": self.runs.latest, "plan": str(self.plan), "buckets": self.buckets})
             self._write_status("running", None)
@@ -196,6 +169,10 @@ class LiveRun:
         """Return whether another run has begun, though this one goes on: its process was stopped, its lock lost."""
         return self._checkpoint.runs.latest() != self.runs.latest
 
+    def _check_newest(self) -> None:
+        if self._overtaken():
+            raise MidstreamError(f"query '{self.name}' runs in another process: run {self.runs.latest} is not the last")
+
     def places(self) -> tuple[str, str]:
         """Return where the host reads control rows and keeps what is its own; with schemes, whatever its default is."""
         folders = self._checkpoint.controls.folder, self._checkpoint.spark
@@ -211,8 +188,7 @@ class LiveRun:
         if self._leaves_off or (self._end_after is not None and number > self._end_after):
             reach("batch after the end")
             raise EndOfRun(f"micro-batch {number} is the first of the next run")
-        if self._overtaken():
-            raise MidstreamError(f"query '{self.name}' runs in another process: run {self.runs.latest} is not the last")
+        self._check_newest()
         reach("batch begun")
         clock = self._world.clock
         started_s = clock.elapsed_s()

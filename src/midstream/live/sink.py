@@ -7,7 +7,7 @@ writing a batch twice leaves the same as writing it once.
     results that met: departures, hop by hop   ──▶ write
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +35,11 @@ class BatchSink(Protocol):
     def begin(self, owner: Owner) -> None:
         """Get ready for the results of a query, or refuse: they belong to another one."""
 
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """Keep earlier runs out, now that one has begun with micro-batch `first`; `check_newest` refuses once it is not
+        the newest any more. Refuse results of micro-batches from `first` on: nobody has planned them.
+        """
+
     def write_lines(self, lines: Lines, schema: pa.Schema, batch: int, ordered: bool) -> list[Any]:
         """Take the results among the lines of a micro-batch, all of one version; return the other lines.
 
@@ -43,6 +48,10 @@ class BatchSink(Protocol):
 
     def write(self, departures: Sequence[Departure], schema: pa.Schema, batch: int) -> None:
         """Take results that met, in order; `schema` is that of the newest version."""
+
+
+def anybody() -> None:
+    """Refuse nobody: no run has begun that others could be behind."""
 
 
 def together(batches: Sequence[pa.RecordBatch]) -> pa.Table:

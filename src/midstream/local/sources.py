@@ -16,6 +16,7 @@ from midstream.local.files import first_line
 from midstream.model.errors import SourceError
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
+from midstream.operators.expression.arrays import as_strings, most_text, text_pieces, text_sizes
 
 CHUNK_ROWS = 1 << 17
 TIME_LIMIT_US = 2**62
@@ -63,13 +64,14 @@ class RecordedStream:
 
     def _batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         if isinstance(self._data, pa.Table):
-            yield from self._data.select(columns).to_batches(max_chunksize=CHUNK_ROWS)
+            for batch in self._data.select(columns).to_batches(max_chunksize=CHUNK_ROWS):
+                yield from _that_fit(batch)
             return
         try:
             # Dots in column names mean nested fields to Parquet readers, so columns are picked by Arrow afterwards.
             plain = all("." not in c for c in columns)
             for batch in self._data.iter_batches(CHUNK_ROWS, columns=columns if plain else None):
-                yield batch.select(columns)
+                yield from _that_fit(batch.select(columns))
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"stream '{self.schema.name}' cannot be read: {first_line(error)}") from error
 
@@ -99,10 +101,22 @@ class RecordedStream:
         try:
             if array.type == wanted:
                 return array
+            if pa.types.is_string(wanted):
+                array = as_strings(array)  # a cast looks at where texts lie, not at how long they are
             return _in_microseconds(array) if pa.types.is_timestamp(array.type) else array.cast(wanted)
         except pa.ArrowException as error:
             message = f"stream '{self.schema.name}': column '{name}' cannot be read as {wanted}: {first_line(error)}"
             raise SourceError(message) from error
+
+
+def _that_fit(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces, large strings of which fit into ordinary ones."""
+    texts = [c for c in batch.columns if pa.types.is_large_string(c.type)]
+    if all(c.nbytes <= most_text() for c in texts):
+        yield batch
+        return
+    for piece in text_pieces([text_sizes(c) for c in texts], len(batch), most_text()):
+        yield batch.slice(piece.start, piece.stop - piece.start)
 
 
 def _in_microseconds(array: pa.Array) -> pa.Array:

@@ -3,15 +3,16 @@
 With n old rows, r rows per second, a reach of w seconds, and T evaluations for a row (HybMig, section 4.4):
 
     moving state      n rows at once: n T(new), while output pauses; the rows that come meanwhile are a spike
-    parallel track    r w rows in w seconds: r w (T(old) + T(new)), the new plan from empty states
+    parallel track    r w rows in w seconds: r w (T(old) + T(new)), the new plan from empty states; w ends earlier where
+                      windows of time hold results, and few of these have an old row
     hybrid            as many as it is let: d1 until the old rows are through, d2 until those that came meanwhile are
 
 State: none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, exp, prod
 
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
@@ -23,6 +24,10 @@ from midstream.plan.window import RangeWindow, RowsWindow, Window
 MOVING_STATE, PARALLEL_TRACK, HYBRID = "general-moving-state", "general-parallel-track", "general-hybrid"
 
 
+STEPS = 100
+"""Parts of the windows above the joins that are added up."""
+
+
 @dataclass(frozen=True)
 class Work:
     """What two plans do: evaluations, where they are known."""
@@ -32,7 +37,9 @@ class Work:
     old_rows: float
     """Rows that matter at any time."""
     reach_s: float | None
-    """After how long no old row matters; None: nobody can say."""
+    """After how long no old row is expected to matter; None: nobody can say."""
+    early_s: float
+    """By how much that is before all windows together are over."""
     fill: float | None
     """Evaluations of the new plan for the old rows, from empty states."""
     old_per_s: float | None
@@ -71,12 +78,42 @@ def work_of(running: Plan, target: Plan, stats: Statistics) -> Work:
     extra_s = query.timed_us / 1e6
     held = sum(stats.window_rows.get(alias, 0.0) + rates[alias] * extra_s for alias in windows)
     reaches = [_reach_s(window, rates[alias]) for alias, window in windows.items()]
-    reach_s = None if None in reaches else max((r for r in reaches if r is not None), default=0.0) + extra_s
-    fill = old = new = None
+    fill = old = new = found = None
     if query.emit == RESULTS and all(a in stats.window_rows for a in windows):
         old, new = (_per_s(plan, stats) for plan in (running, target))
         fill = _pairs(target, stats) + new * extra_s
-    return Work(sum(rates.values()), held, reach_s, fill, old, new)
+        cost = JoinCost(query.aliases, target.predicates, stats, target.method)
+        found = cost.rate(cost.bits(query.aliases))
+    known = [r for r in reaches if r is not None]
+    reach_s = over_s(known, extra_s, sum(rates.values()), found) if len(known) == len(reaches) else None
+    early_s = 0.0 if reach_s is None else max(known, default=0.0) + extra_s - reach_s
+    return Work(sum(rates.values()), held, reach_s, early_s, fill, old, new)
+
+
+def over_s(reaches_s: Sequence[float], extra_s: float, rows_per_s: float, found_per_s: float | None) -> float:
+    """Return after how long no old row matters: when it is in no joined window, and no result with one in those above.
+
+    Of n windows of w seconds a result found after t seconds has only new rows with a chance of (t/w)^(n-1). Windows of
+    time above the joins hold the last one that has not for `extra_s`: where few are found, that was a while before w.
+
+    >>> over_s([10.0, 10.0], 5.0, 2.0, None), over_s([10.0, 10.0], 5.0, 2.0, 0.0)
+    (15.0, 10.0)
+    >>> [round(over_s([10.0, 10.0], 5.0, 1000.0, found), 1) for found in (0.1, 1.0, 10.0, 1000.0)]
+    [10.2, 11.5, 13.8, 14.9]
+    """
+    last_s = max(reaches_s, default=0.0)
+    if found_per_s is None or not extra_s:
+        return last_s + extra_s
+    # One row may find many results: what counts is when there are any.
+    moments_per_s = rows_per_s * (1 - exp(-found_per_s / rows_per_s)) if rows_per_s else 0.0
+    step_s = extra_s / STEPS
+    later = lasts_s = 0.0
+    for k in range(STEPS):
+        at_s = last_s - (k + 0.5) * step_s
+        new = prod(min(1.0, max(0.0, at_s) / w) if w else 1.0 for w in reaches_s) ** (1 - 1 / len(reaches_s))
+        later += moments_per_s * (1 - new) * step_s
+        lasts_s += (1 - exp(-later)) * step_s
+    return last_s + lasts_s
 
 
 def forecast_general(strategy: str, work: Work, rows_a_batch: int, batch_s: float | None = None) -> GeneralForecast:
@@ -95,6 +132,21 @@ def forecast_general(strategy: str, work: Work, rows_a_batch: int, batch_s: floa
     if lasts_s is not None and work.fill is not None and work.old_per_s is not None and work.new_per_s is not None:
         evaluations = work.fill + (work.old_per_s + work.new_per_s) * lasts_s
     return GeneralForecast(strategy, rows, evaluations, lasts_s, batches)
+
+
+def times_ms(strategy: str, work: Work, speed: float) -> dict[str, float]:
+    """Return what a strategy takes on the clock at so many evaluations in a second, where that is known.
+
+    Of moving state: how long output pauses, and the spike after that; of the others: the work of both plans.
+    """
+    if strategy == MOVING_STATE:
+        found = {"start_ms": pause_s(work, speed), "spike_ms": spike_s(work, speed)}
+    elif strategy == PARALLEL_TRACK:
+        both = _both(work, work.reach_s)
+        found = {"work_ms": None if both is None else both / speed}
+    else:
+        found = {"work_ms": catch_up_s(work, speed)}
+    return {name: seconds * 1000 for name, seconds in found.items() if seconds is not None}
 
 
 def pause_s(work: Work, speed: float) -> float | None:
@@ -123,10 +175,10 @@ def catch_up_s(work: Work, speed: float) -> float | None:
 
 def _both(work: Work, lasts_s: float | None) -> float | None:
     """Return the evaluations of both plans over a time, the new one from empty states."""
-    if lasts_s is None or work.fill is None or work.old_per_s is None:
+    if lasts_s is None or work.fill is None or work.old_per_s is None or work.new_per_s is None:
         return None
     # From empty states to full ones takes as much as the old rows would.
-    return work.fill + work.old_per_s * lasts_s
+    return work.fill - work.new_per_s * work.early_s + work.old_per_s * lasts_s
 
 
 def _reach_s(window: Window | None, rows_per_s: float) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from midstream.model.statistics import Statistics
 from midstream.optimize import general_cost
-from midstream.optimize.general_cost import forecast_general, pause_s, spike_s, work_of
+from midstream.optimize.general_cost import catch_up_s, forecast_general, pause_s, spike_s, work_of
 from midstream.optimize.guesses import EVALUATIONS_PER_S
 from midstream.optimize.join_cost import JoinCost
 from midstream.plan.nodes import Join, Node, joins, steps
@@ -93,7 +93,9 @@ def forecast_black_boxes(
     pauses = f"pauses while {work.old_rows:,.0f} old rows are taken in"
     if paused_s is not None and after_s is not None:
         pauses += f", about {paused_s:.2g} s, and {after_s:.2g} s to catch up"
-    reach = "when no old row matters" if track.lasts_s is None else f"after {track.lasts_s:g} s of event time"
+    caught_up_s = catch_up_s(work, EVALUATIONS_PER_S)
+    soonest = "" if caught_up_s is None else f", {caught_up_s:.2g} s with all the time that is left"
+    reach = "when no old row matters" if track.lasts_s is None else f"after {track.lasts_s:.4g} s of event time"
     return (
         StrategyForecast(moving.strategy, moving.evaluations, moving.evaluations, pauses, "at once"),
         StrategyForecast(track.strategy, 0.0, track.evaluations, "steady, of the old plan", reach),
@@ -102,7 +104,7 @@ def forecast_black_boxes(
             0.0,
             hybrid.evaluations,
             "steady, of the old plan",
-            f"after {hybrid.batches:,.0f} micro-batches",
+            f"after {hybrid.batches:,.0f} micro-batches{soonest}",
         ),
     )
 

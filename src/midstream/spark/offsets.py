@@ -6,15 +6,18 @@ sources/K/N   what source K has read, a line for each file or an offset; now and
 metadata    Spark's own name of the query
 state/O/P/N.changelog, N.zip   the state of a partition; state/O/_metadata what it is
 
-A power cut may leave the last of them empty or in part. Spark then ends in a stack trace, or in a sentence that does
-not say of which file; here they are named.
+Spark syncs none of them, so a power cut may leave the last of them empty or in part. It then ends in a stack trace, or
+in a sentence that does not say of which file; here they are named. What a micro-batch reads is synced before anybody
+sees results of it: it is not planned anew, over other rows, under a number that is taken.
 """
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from zipfile import is_zipfile
 
+from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import BrokenFileError
 from midstream.model.format import RESTORE
 from midstream.model.names import digits
@@ -23,6 +26,7 @@ LOOKED_AT = 2
 """The last files of a kind, which Spark reads when a query is started."""
 _VERSION = re.compile(r"v[0-9]+")
 _AGAIN = "remove it, and its .crc if there is one: its micro-batch is run again, and nothing is lost"
+_ANEW = "remove it, and its .crc if there is one: its micro-batch is planned again, and nothing is lost"
 
 
 def planned_batch(place: Path) -> int:
@@ -39,13 +43,24 @@ def planned_batch(place: Path) -> int:
         for file in [*offsets.glob(".*.tmp"), *offsets.glob(".*.crc")]:
             file.unlink()
         return -1
-    sources = [_sources(offsets / str(number)) for number in planned[-LOOKED_AT:]]
+    committed = _numbers(place / "commits")
+    seen = max(committed, default=-1)
+    do = {number: RESTORE if number <= seen else _ANEW for number in planned[-LOOKED_AT:]}
+    sources = [len(_lines(offsets / str(number), do[number])) - 1 for number in do]
     if sources[-1] < sources[0]:
-        raise _broken(offsets / str(planned[-1]), RESTORE)
-    for number in _numbers(place / "commits")[-LOOKED_AT:]:
+        raise _broken(offsets / str(planned[-1]), do[planned[-1]])
+    for number in committed[-LOOKED_AT:]:
         _lines(place / "commits" / str(number), _AGAIN if number == planned[-1] else RESTORE)
     _check_others(place)
     return planned[-1]
+
+
+def keep_planned(place: Path, batch: int, sync: Callable[[Path], None] = THIS_MACHINE.files.sync) -> None:
+    """Let what a micro-batch reads outlast a power cut."""
+    sources = [file for ending in ("", ".compact") for file in place.glob(f"sources/*/{batch}{ending}")]
+    for file in (place / "offsets" / str(batch), *sources):
+        sync(file)
+        sync(file.parent)
 
 
 def _check_others(place: Path) -> None:
@@ -96,11 +111,6 @@ def reads_segment(place: Path, batch: int) -> bool:
     _settings, *sources = _lines(place / "offsets" / str(batch), RESTORE)
     found = [json.loads(line) if line != "-" else None for line in sources]
     return all(isinstance(at, dict) and at.get("logOffset") == batch for at in found) and bool(found)
-
-
-def _sources(file: Path) -> int:
-    """Return of how many sources some offsets are."""
-    return len(_lines(file, RESTORE)) - 1
 
 
 def _lines(file: Path, do: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from midstream.live.kept import Retention
-from midstream.live.run import MOST_WAITING
+from midstream.live.settings import MOST_WAITING
 from midstream.local.files import local_folder, names_file_system
 from midstream.local.loop import MOST_BUCKETS
 from midstream.local.scenario import JOINS

@@ -9,15 +9,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from midstream.engine.results.schema import output_schema
-from midstream.live.run import LOOK_S, EndOfRun, LiveRun, LiveSettings
+from midstream.live.run import LOOK_S, EndOfRun, LiveRun
+from midstream.live.settings import LiveSettings
 from midstream.live.shared_memory import forget_query, hold_query
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
-from midstream.spark.failure import sentence_of, why_failed
+from midstream.spark.failure import readable_by_spark, sentence_of, why_failed
 from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
-from midstream.spark.offsets import planned_batch
+from midstream.spark.offsets import keep_planned, planned_batch
 from midstream.spark.query import PlannedOnSpark
 from midstream.spark.session import one_sentence
 from midstream.spark.settings import with_settings
@@ -92,7 +93,9 @@ class SparkRun(LiveRun):
             raise MidstreamError(f"Spark has no trigger {self._trigger!r}; one is {{'availableNow': True}}") from error
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
-        self.on_batch(SparkLines(lines), number)
+        keep_planned(self._checkpoint.spark, number)
+        with readable_by_spark():
+            self.on_batch(SparkLines(lines), number)
         reach("batch returned")  # Spark commits next
 
     def _beat(self) -> None:

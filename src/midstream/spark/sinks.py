@@ -30,6 +30,9 @@ class FrameSink:
     def begin(self, owner: Owner) -> None:
         """Do nothing: who writes there is the user's to know."""
 
+    def fence(self, first: int, check_newest: Callable[[], None]) -> None:
+        """Do nothing: what is written there has the number of its micro-batch, or comes twice."""
+
     def write_lines(self, lines: Any, schema: pa.Schema, batch: int, ordered: bool) -> list[Any]:
         """Take the results among the lines of a micro-batch, as Spark has them; return the other lines."""
         lines.frame.persist()

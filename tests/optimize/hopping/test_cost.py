@@ -7,12 +7,14 @@ from optimize.hopping.random_plans import INT, SECOND, equal
 from optimize.hopping.test_rules import col, project, scan
 
 from midstream.model.statistics import Statistics
+from midstream.optimize.hopping.assign_modes import assign_modes
 from midstream.optimize.hopping.cost import Constants, Cost, cost, operator_name
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.plan.aggregates import Aggregate
 from midstream.plan.algebra import Anti, Distinct, Except, Group, Join, Rel, Select, Union
 from midstream.plan.expr import Call, Column, Literal
 from midstream.plan.modes import MODES, TUPLE, WINDOW
+from midstream.plan.query import COMPLETE, DELTA
 
 KNOWN = Statistics(rows_per_s={"a": 1000.0, "b": 1000.0}, distinct={(a, n): 10_000.0 for a in "ab" for n in "kx"})
 JOIN = Join(scan("a", 1), scan("b", 2), (equal(col("a"), col("b")),))
@@ -79,6 +81,21 @@ def test_a_join_costs_by_the_formulas() -> None:
     assert told.insert == pytest.approx(c.build * 10_000)
     assert told.probe == pytest.approx(c.lookup * 10_000 + c.fetch * 10_000 * -math.expm1(-out / 10_000))
     assert told.conversion == pytest.approx(2 * c.match * out + c.pick * out * (1 - 0.9 * 0.9))
+
+
+@pytest.mark.parametrize("hop_s", [1.0, 2.0, 3.3, 5.0])
+def test_more_pairs_than_can_be_kept_are_not_kept(hop_s: float) -> None:
+    """Groups over a join are computed from pairs as they are found; an answer that is cached is all of them."""
+    for per_s in (100_000.0, 300_000.0):
+        known = Statistics(rows_per_s=dict.fromkeys("ab", per_s), distinct={(a, "k"): 33_000.0 for a in "ab"})
+        best = Call("<=", (col("a", "x"), col("b", "x")), equal(col("a"), col("b")).type)
+        pairs = Join(scan("a", 1), scan("b", 2), (equal(col("a"), col("b")), best))
+        groups = Group(pairs, "g", (col("a"), col("a", "x")), (Aggregate("count", None, INT),))
+        sizes = Sizes(known, int(hop_s * SECOND))
+        assert sizes.of(pairs).complete > 1e7
+        for emit in (COMPLETE, DELTA):
+            join, _ = assign_modes(groups, emit, sizes, Constants()).modes
+            assert join in ("DIDO", "CICO")
 
 
 def test_an_operator_may_have_constants_of_its_own() -> None:

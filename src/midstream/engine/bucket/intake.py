@@ -14,7 +14,7 @@ from midstream.engine.bucket.progress import Timings
 from midstream.engine.bucket.state import VersionState
 from midstream.engine.bucket.waiting import WaitingRows
 from midstream.engine.rows.packed import Packed
-from midstream.engine.rows.rows import Rows, in_order
+from midstream.engine.rows.rows import Rows, in_arrival_order, in_order
 from midstream.engine.run.contract import Expiry
 from midstream.engine.run.family import family_of
 from midstream.model.time import FOREVER, NEVER
@@ -230,11 +230,15 @@ def needed(rows: Rows, window: Window | None, expiry: Expiry | None) -> Rows:
     """Return the rows that a window held when it was last looked at, and those it can hold the next time."""
     if expiry is None or expiry.next_us is None or window is None:
         return rows
-    later = rows.times >= expiry.before_us
     if isinstance(window, RowsWindow):
+        later = rows.times >= expiry.before_us
         return rows.where(last_of_each(rows, window, ~later) | last_of_each(rows, window, later))
-    looks_us = np.where(later, expiry.next_us, expiry.before_us)
-    return rows.where(rows.times >= looks_us - window.width_us)
+    # Rows are in order of time: what either look finds lies together.
+    looks_us = (expiry.before_us - window.width_us, expiry.before_us, expiry.next_us - window.width_us)
+    first, cut, then = (int(np.searchsorted(rows.times, max(us, NEVER))) for us in looks_us)
+    if then <= cut:
+        return rows.between(first, len(rows))
+    return in_arrival_order([rows.between(first, cut), rows.between(then, len(rows))])
 
 
 def last_of_each(rows: Rows, window: RowsWindow, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -32,7 +32,8 @@ from midstream.migrate.request import MigrationRequest, last_old_us
 from midstream.model.errors import MidstreamError
 from midstream.model.time import NEVER
 from midstream.operators.contract.execution import StateSize
-from midstream.optimize.general_cost import forecast_general, work_of
+from midstream.optimize.general_cost import forecast_general, times_ms, work_of
+from midstream.optimize.guesses import EVALUATIONS_PER_S
 from midstream.plan.json import own_aggregates, read_plan, write_plan
 from midstream.plan.plan import Plan
 
@@ -272,7 +273,8 @@ class Succession:
         batch_s = None
         if self._from_us is not None and self._batches > 1:
             batch_s = (self._clock_us - self._from_us) / (self._batches - 1) / 1e6
-        return forecast_general(request.strategy, work, request.rows, batch_s).counts
+        counts = forecast_general(request.strategy, work, request.rows, batch_s).counts
+        return counts | times_ms(request.strategy, work, EVALUATIONS_PER_S)
 
     def _held(self) -> dict[str, Rows]:
         """Return the rows from which a run can be built that is in the state of the one that answers."""

@@ -11,9 +11,8 @@ from midstream.live.adopted.gate import Gate
 from midstream.live.adopted.gate_log import BEFORE_SWITCH, CATCHING_UP
 from midstream.live.adopted.record import record_of
 
-LOOKS = 50
-"""Looks that a rate is made of."""
-LOOK_S = 0.2
+LOOKS = 20
+"""Segments that a rate is made of."""
 PACE = 2.0
 """While a version catches up, a segment is so many times as long as that version takes for one."""
 
@@ -24,7 +23,7 @@ class Progress:
     def __init__(self, gate: Gate, world: World) -> None:
         self._gate, self._world = gate, world
         self._looks: deque[tuple[float, int, int]] = deque(maxlen=LOOKS)
-        """When the new version was how far, and the journal."""
+        """When the new version got how far, and how far the journal was then."""
         self._of: int | None = None
 
     def look(self) -> None:
@@ -33,12 +32,12 @@ class Progress:
         if deployment is None or deployment.state not in BEFORE_SWITCH:
             self._looks.clear()
             return
-        now_s, at = self._world.clock.elapsed_s(), self._answered(deployment.to_version)
+        at = self._answered(deployment.to_version)
         if self._of != deployment.to_version:
             self._looks.clear()
             self._of = deployment.to_version
-        if at is not None and (not self._looks or now_s - self._looks[-1][0] >= LOOK_S):
-            self._looks.append((now_s, at, self._gate.journal.last))
+        if at is not None and (not self._looks or at > self._looks[-1][1]):
+            self._looks.append((self._world.clock.elapsed_s(), at, self._gate.journal.last))
 
     def pace_s(self) -> float:
         """Return how long a segment should be now, so that a version that catches up comes closer."""
@@ -54,7 +53,7 @@ class Progress:
             return None
         (begun_s, first, before), (now_s, last, after) = self._looks[0], self._looks[-1]
         closer = (last - first) - (after - before)
-        left = after - last
+        left = self._gate.journal.last - last
         if left <= 0:
             return 0.0
         return left * (now_s - begun_s) / closer if closer > 0 else None

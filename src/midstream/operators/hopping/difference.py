@@ -110,6 +110,7 @@ class CountValues:
                     yield side, slots, np.ones_like(slots)
                 else:
                     self._sides[side].add(*in_lots(slots, tuples.until, tuples.signs))
+                    self._sides[side].fold()
                     yield side, slots, tuples.signs
             slots = np.concatenate(extended)
             if len(slots):
@@ -191,9 +192,12 @@ class CountValues:
 
     def _tidy(self) -> None:
         """Forget values that are on neither side, when they are many."""
+        if len(self._values) >= self._values.tidy_at:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Forget values that are on neither side."""
         count = len(self._values)
-        if count < self._values.tidy_at:
-            return
         used = np.zeros(count, np.bool_)
         mark_counted(self._counts, used)
         for side in self._sides:

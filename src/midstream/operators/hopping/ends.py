@@ -1,17 +1,20 @@
 """Ends: when the tuples that an operator has counted are over, and what to take off then."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.groups import BLOCK, enter_ends, keep_ends, mark_ends, renumber_ends, take_ends
 from midstream.operators.hopping.tuples import FOREVER, Tuples
+from midstream.operators.source.memory import check_room
 from midstream.operators.source.tape import grown
 from midstream.operators.source.value_table import ValueTable
 
 SAMPLE = np.random.default_rng(0).integers(0, 2**62, 2048)
 """Tuples, here and there, that are looked at to tell whether many of a slot end together."""
+FOLD_ENDS = 1 << 18
+"""How many entries are held before it is seen whether many of a slot end together."""
 
 
 class Ends:
@@ -24,6 +27,7 @@ class Ends:
     def __init__(self, columns: Sequence[int] = ()) -> None:
         self._columns = np.array(columns, np.int64)
         self._count = self._taken = 0
+        self._fold_at = FOLD_ENDS
         self._until = np.empty(16, np.int64)
         self._least = np.empty(1, np.int64)
         """The least end of each block of entries."""
@@ -45,6 +49,7 @@ class Ends:
         need = self._count + len(tuples)
         if need > len(self._until):
             size = max(need, 3 * len(self._until) // 2)
+            check_room(8 * size * (3 + len(self._columns)), "the ends of tuples")
             self._until = grown(self._until, self._count, size)
             self._entries = grown(self._entries, self._count, size)
             self._least = grown(self._least, len(self._least), size // BLOCK + 1)
@@ -52,6 +57,25 @@ class Ends:
             self._until, self._entries, self._least, self._count,
             slots, tuples.until, tuples.signs, tuples.rows, self._columns, FOREVER,
         )  # fmt: skip
+
+    def fold(self, added: Callable[[Vector, int, Matrix], Matrix] | None = None) -> None:
+        """Hold entries of a slot that end together as one, when they are many: pieces of a join bring the same again.
+
+        `added` returns columns of entries added up by lot, of so many.
+        """
+        if self.tuples < self._fold_at:
+            return
+        n = self._count = keep_ends(self._until, self._entries, self._least, self._count)
+        self._taken = 0
+        entries, until = self._entries[:n], self._until[:n]
+        first, lots = ending_together(entries[:, 0], until)
+        if 2 * len(first) <= n:
+            signs = np.bincount(lots, weights=entries[:, 1]).astype(np.int64)
+            columns = np.ascontiguousarray(entries[:, 2:])
+            columns = columns[: len(first)] if added is None else added(lots, len(first), columns)
+            self._count = 0
+            self.add(entries[first, 0], Tuples(columns, until[first], signs))
+        self._fold_at = max(FOLD_ENDS, 2 * self._count)
 
     def widen(self, places: Vector, columns: Sequence[int]) -> None:
         """Note other columns from now on; those there are move to new places among them."""

@@ -120,7 +120,9 @@ class DifferentValues(_OfColumn):
         return self._compute(pairs[:, 0], pairs[:, 1], chosen, size)
 
     def renumber(self, numbers: Vector) -> None:
-        """Follow the groups to their new numbers; values of those that are forgotten are in none any more."""
+        """Follow the groups to their new numbers; values of those that are forgotten are forgotten, too."""
+        # Else equal ones would be in no group, all of them with one hash: each looked for past all others.
+        self._values.tidy()
         self._values.recode([lambda slots: np.where(slots >= 0, numbers[slots], -1), lambda codes: codes])
 
     def _groups_of(self, changes: Tuples) -> Vector:

@@ -94,6 +94,7 @@ class KeptGroups(GroupBy):
             self._make_room(len(self._groups))
             slots, until, counts, portions = self._portions(of_tuple, tuples)
             self._ends.add(slots, Tuples(portions, until, counts))
+            self._ends.fold(self._totals.added_up)
             touched.append(self._add(slots, counts, portions, False))
             touched += [self._touch(held.take(now_us, of_tuple, tuples)) for held in self._values]
         chosen = np.concatenate(touched) if touched else np.empty(0, np.int64)

@@ -108,6 +108,16 @@ class Totals:
             add_portions(self.lines, limbs, slots, portions, portion_limbs, self._counts, self._sums, off)
             self.note_added(len(slots))
 
+    def added_up(self, lots: Vector, count: int, portions: Matrix) -> Matrix:
+        """Return portions added up by lot, of so many."""
+        lines = np.zeros((count, self.width), np.int64)
+        add_portions(
+            lines, lines.view(np.uint64), lots, portions, portions.view(np.uint64), self._counts, self._sums, False
+        )
+        out = np.ascontiguousarray(lines[:, 1:])
+        self.carry(out, 1)
+        return out
+
     def note_added(self, count: int) -> None:
         """Note that lines, or values, have been added; carry digits before that is too often."""
         self._added += count

@@ -33,6 +33,11 @@ from midstream.plan.algebra import (
 from midstream.plan.expr import Call, Column, Expr, columns
 from midstream.plan.modes import TUPLE
 
+MOST_KEPT = 1 << 22
+"""Tuples of an answer that may be kept to convert it: some hundred megabytes."""
+CROWDED = 1000.0
+"""Nanoseconds for each tuple kept beyond that: of a join there may be more than memory holds."""
+
 
 @dataclass(frozen=True)
 class Constants:
@@ -222,11 +227,12 @@ def read_cost(delta: bool, size: Size, c: Constants) -> Cost:
 
 def conversion_cost(mode: str, out: Size, c: Constants) -> Cost:
     """Return what it costs to give what is not computed: a cache brought up to date, or a comparison of two answers."""
+    crowded = CROWDED * max(0.0, out.complete - MOST_KEPT)
     if mode == "DICO":
         # A cache holds what is valid and nothing else: whatever stays is moved at every hop.
-        return Cost(conversion=c.cache * out.positive + c.uncache * out.negative + c.hold * out.complete)
+        return Cost(conversion=c.cache * out.positive + c.uncache * out.negative + c.hold * out.complete + crowded)
     if mode == "CIDO":
-        return Cost(conversion=2 * c.match * out.complete + c.pick * out.delta)
+        return Cost(conversion=2 * c.match * out.complete + c.pick * out.delta + crowded)
     return Cost()
 
 

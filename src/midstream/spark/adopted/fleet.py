@@ -29,7 +29,7 @@ from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.names import numbers_among
 from midstream.spark.adopted.tee import streams_of
-from midstream.spark.failure import sentence_of
+from midstream.spark.failure import interruption, readable_by_spark, sentence_of
 from midstream.spark.graph import ROCKSDB, arrow_schema
 from midstream.spark.offsets import reads_segment
 from midstream.spark.query import SparkStream
@@ -50,6 +50,8 @@ SETTINGS = {
 """What the streaming queries of versions need; set while one starts."""
 LOOK_S = 0.01
 """How often a version looks for its next segment."""
+STOPPED_S = 0.2
+"""After so long Spark knows as well that a version is being stopped."""
 _starting = threading.Lock()
 """The settings are those of the session, which all versions share."""
 
@@ -93,13 +95,17 @@ class SparkVersion:
     def on_batch(self, frame: DataFrame, batch: int) -> None:
         """Run a micro-batch, and keep its answer."""
         folder = self.folder
-        if folder is None or self.stopped:
+        if self.stopped:
+            time.sleep(STOPPED_S)
+            raise interruption()
+        if folder is None:
             raise MidstreamError(f"version {self.number} is not running")
         segment = folder.begin(batch)
         if not reads_segment(folder.spark, batch):
             raise MidstreamError("its program reads something beside `streams`, so its micro-batches are no segments")
         reach("version begun")
-        rows = frame.toArrow()
+        with readable_by_spark():
+            rows = frame.toArrow()
         reach("version ran")
         if not self.stopped:
             folder.answer(segment, rows.replace_schema_metadata())

@@ -35,7 +35,7 @@ from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.spark.adopted.fleet import Build, SparkFleet
 from midstream.spark.adopted.tee import all_rows
-from midstream.spark.failure import sentence_of
+from midstream.spark.failure import readable_by_spark, sentence_of
 from midstream.spark.query import SparkStream
 from midstream.spark.run import check_path
 from midstream.spark.session import one_sentence
@@ -139,7 +139,8 @@ class AdoptedRun:
     def _on_rows(self, rows: DataFrame, batch: int) -> None:
         """Write what a micro-batch has read into the journal; wait until the version that answers has caught up."""
         reach("rows read")
-        table = rows.toArrow()
+        with readable_by_spark():
+            table = rows.toArrow()
         if table.num_rows:
             self._journal.append(table, batch)
         reach("rows in the journal")
