@@ -136,6 +136,11 @@ def said_before_kept() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Simulation, "_keep", _keep)
 
 
+def check_deaths(seed: int) -> None:
+    """Run a script in which sites die."""
+    check_script(seed, 3, 4, deaths=6)
+
+
 MUTANTS: dict[Mutant, Callable[[int], None]] = {
     own_positions: check_nodes,
     nobody_holds_still: check_nodes,
@@ -147,7 +152,7 @@ MUTANTS: dict[Mutant, Callable[[int], None]] = {
     windows_are_not_waited_for: check_nodes,
     results_leave_at_once: check_nodes,
     frames_as_they_come: check_script,
-    said_before_kept: check_script,
+    said_before_kept: check_deaths,
 }
 """Each with the check that finds it."""
 
