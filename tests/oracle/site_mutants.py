@@ -14,6 +14,7 @@ import numpy as np
 
 from midstream.kernels.arrays import Vector
 from midstream.model.time import FOREVER, NEVER
+from midstream.sites import simulation
 from midstream.sites.courier import Courier, Frame
 from midstream.sites.epochs import Epochs
 from midstream.sites.node import Node
@@ -125,15 +126,22 @@ def frames_as_they_come() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Courier, "on_frame", as_it_comes)
 
 
-def said_before_kept() -> contextlib.AbstractContextManager[Any]:
-    """What a site says leaves before the state that said it is kept."""
+@contextlib.contextmanager
+def said_before_kept() -> Iterator[None]:
+    """What a site says leaves before the state that said it is kept; some sites then never come to rest."""
     keep, rnd = Simulation._keep, random.Random(0)
 
     def _keep(self: Simulation, place: Place) -> None:
         if place.kept is None or rnd.random() < 0.5:
             keep(self, place)
 
-    return mock.patch.object(Simulation, "_keep", _keep)
+    with mock.patch.object(Simulation, "_keep", _keep), mock.patch.object(simulation, "MOST_EVENTS", 20_000):
+        yield
+
+
+def check_deaths(seed: int) -> None:
+    """Run a script in which sites die."""
+    check_script(seed, 3, 4, deaths=6)
 
 
 MUTANTS: dict[Mutant, Callable[[int], None]] = {
@@ -147,7 +155,7 @@ MUTANTS: dict[Mutant, Callable[[int], None]] = {
     windows_are_not_waited_for: check_nodes,
     results_leave_at_once: check_nodes,
     frames_as_they_come: check_script,
-    said_before_kept: check_script,
+    said_before_kept: check_deaths,
 }
 """Each with the check that finds it."""
 

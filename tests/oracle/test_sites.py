@@ -1,6 +1,7 @@
 """Correct means equal to recomputing: joins over sites, delivered in any order, by any plans, modified at any time."""
 
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -44,12 +45,14 @@ def test_nodes_equal_recomputing(seed: int) -> None:
     check_nodes(seed)
 
 
-def check_script(seed: int, least: int = 3, most: int = 8) -> None:
+def check_script(seed: int, least: int = 3, most: int = 8, deaths: int | None = None) -> None:
     """Run a drawn script, by both ways to modify plans where it modifies them at all, and compare."""
     rnd = random.Random(seed)
     case, expected = draw_small_case(rnd, least, most)
     plan = plan_of(case)
     script = draw_script(rnd, case, plan, faulty=rnd.random() < 0.7)
+    if deaths is not None:
+        script = replace(script, faults=replace(script.faults, deaths=deaths, down_us=100_000, keep_every=3))
     update = script.setup.declared.update
     schema = plan.query.schema.append(pa.field("_time", pa.int64()))
     outcomes = [
@@ -61,6 +64,11 @@ def check_script(seed: int, least: int = 3, most: int = 8) -> None:
         ended = outcome.simulation.modifications.all.values()
         assert all(m.ended_us is not None for m in ended), "every modification ends"
     assert all(o.operators == outcomes[0].operators for o in outcomes), "both ways reach the same plan"
+
+
+@pytest.mark.parametrize("seed", seeds(30_000, 16, quick=1))
+def test_sites_that_die_equal_recomputing(seed: int) -> None:
+    check_script(seed, 3, 4, deaths=6)
 
 
 @pytest.mark.parametrize("seed", seeds(10_000, 1000, quick=2, parts=40))

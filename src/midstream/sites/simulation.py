@@ -35,7 +35,7 @@ KEPT_AFTER_US = 20_000
 """A state that has changed is kept after this long, however little has happened."""
 DEATH, SOON_US = 0.1, 50_000
 """How likely a site that has kept its state dies, while some are to die, and how soon after."""
-MOST_EVENTS = 50_000_000
+MOST_EVENTS = 5_000_000
 
 
 @dataclass(frozen=True)
