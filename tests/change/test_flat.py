@@ -37,10 +37,11 @@ def run_to(count: int, first: str, second: str, method: str) -> Run:
 
 
 def held(run: Run) -> tuple[int, int]:
-    """Return how many rows versions before the newest hold, and how much there is to write down of the change."""
+    """Return how many rows wait or are held by versions before the newest, and how much there is to write down."""
     host = run._running.host
     (bucket,) = host.buckets
     older = sum(v.run.size().tuples for n, v in bucket._versions.open.items() if n != host.merger.version)
+    older += sum(v.intake.waiting for v in bucket._versions.open.values())
     versions = [v.run.remember() for v in bucket._versions.open.values()]
     return older, len(json.dumps([host.merger.to_plain()[0], *versions]))
 

@@ -97,6 +97,7 @@ class Bucket:
         phase = self.control.phase
         self._run(safe_us, drain, packed.begins)
         versions.wait_for_due()
+        self._drains.forget_passed()
         self._drains.stop_following()
         newest = versions.newest
         statistics = None if newest is None else newest.run.statistics()

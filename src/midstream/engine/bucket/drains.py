@@ -10,6 +10,7 @@ from midstream.change.request import GRACEFUL
 from midstream.engine.bucket.version import VersionInBucket
 from midstream.engine.bucket.versions import BucketVersions
 from midstream.engine.results.output import Leaving
+from midstream.model.time import NEVER
 
 
 class Drains:
@@ -61,6 +62,15 @@ class Drains:
         if version is None:
             return True
         return version.state.released_us == reference.state.released_us and reference.run.same_as(version.run)
+
+    def forget_passed(self) -> None:
+        """Let versions that wait for a drain forget the rows from before where it can be over: they start there."""
+        versions, lives = self._versions.open, self._control.lives
+        for change in self._control.open_changes:
+            if change.waits_for_drain and change.new in versions:
+                runs = [versions[v].run for v in change.old if v in versions and lives[v].alive]
+                drains = [run.not_drained_us for run in runs if run.drain_us is not None]
+                versions[change.new].intake.start_at(max(drains, default=NEVER))
 
     def oldest(self) -> dict[str, int]:
         """Return how old the rows are that versions hold whose results may repeat others."""

@@ -258,6 +258,11 @@ class VersionRun(ABC):
 
     @property
     @abstractmethod
+    def not_drained_us(self) -> int:
+        """Return up to which time a result may hold such a row for sure: the drain is over there or later."""
+
+    @property
+    @abstractmethod
     def oldest_us(self) -> int:
         """Return the time of the oldest row that a result to come may hold, of those taken in."""
 

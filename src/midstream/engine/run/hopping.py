@@ -277,6 +277,12 @@ class HoppingRun(VersionRun):
         return None if self._known_us is None else (self._drain[1], self._known_us)
 
     @property
+    def not_drained_us(self) -> int:
+        """Return the last hop whose windows are known to have held a row from before the position."""
+        assert self._drain is not None, "nobody asked for a drain"
+        return self._drain[1]
+
+    @property
     def oldest_us(self) -> int:
         """Return the oldest row in the windows at the last hop; those that came later may be as old as the hop."""
         if self.last_us is None:

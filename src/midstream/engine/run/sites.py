@@ -204,6 +204,11 @@ class SitesRun(VersionRun):
         return None
 
     @property
+    def not_drained_us(self) -> int:
+        """Return the time before all rows: versions do not change."""
+        return NEVER
+
+    @property
     def oldest_us(self) -> int:
         """Return the time before all rows: versions do not change."""
         return NEVER

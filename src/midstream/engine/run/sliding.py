@@ -248,6 +248,11 @@ class SlidingRun(VersionRun):
         return None if over_us is None else (over_us, over_us)
 
     @property
+    def not_drained_us(self) -> int:
+        """Return how far time has come: a row from before the position leaves with later ones, or at a later time."""
+        return self.migrator.pipeline.clock_us
+
+    @property
     def oldest_us(self) -> int:
         """Return the time of the oldest row that a result to come may hold."""
         return self.migrator.pipeline.oldest_us(self.next_seq - 1)

@@ -29,6 +29,8 @@ class Drain:
     over_us: int
     goes_on: bool = False
     """New windows are opened all the same: somebody only wants to know when the old rows are gone."""
+    closes: bool = False
+    """The last window over results, the paper's dominant operator, opens nothing any more: below it all is over."""
 
 
 class Pipeline(ABC):
@@ -118,15 +120,17 @@ class Pipeline(ABC):
         """Return the position that somebody watches for the end of what began before it, or None."""
         return None if self._drain is None else self._drain.position_us
 
-    def drain(self, position_us: int, goes_on: bool = False, over_us: int | None = None) -> None:
+    def drain(self, position_us: int, goes_on: bool = False, over_us: int | None = None, closes: bool = False) -> None:
         """Watch from now on whether a row from before a position can still be part of a result.
 
-        Windows without such a row are not opened any more, unless it `goes_on`. `over_us` is how far that has come,
-        where it was watched before.
+        Windows without such a row are not opened any more, unless it `goes_on`. `over_us` and `closes` are how far that
+        has come, where it was watched before.
         """
-        self._drain = Drain(position_us, position_us if over_us is None else over_us, goes_on)
+        self._drain = Drain(position_us, position_us if over_us is None else over_us, goes_on, closes)
         for stage in self.stages:
             stage.traced = True
+        for dominant in self.stages[-1:] if closes else ():
+            dominant.drain(position_us)
         self._see_drain()
 
     def _see_drain(self) -> None:
@@ -137,10 +141,10 @@ class Pipeline(ABC):
         last_us = self.ends.last_us(drain.position_us)
         drain.over_us = max(drain.over_us, drain.position_us if last_us is None else last_us)
 
-    def drain_so_far(self) -> tuple[int, bool, int] | None:
+    def drain_so_far(self) -> tuple[int, bool, int, bool] | None:
         """Return what `drain` is to be called with after a restart, or None."""
         drain = self._drain
-        return None if drain is None else (drain.position_us, drain.goes_on, drain.over_us)
+        return None if drain is None else (drain.position_us, drain.goes_on, drain.over_us, drain.closes)
 
     def drained_us(self, seq: int) -> int | None:
         """Return from which time on no result holds a row from before the drain's position; None: that may be still.
@@ -153,6 +157,7 @@ class Pipeline(ABC):
             return None
         for dominant in self.stages[-1:]:
             if not drain.goes_on:
+                drain.closes = True
                 dominant.drain(drain.position_us)
             if dominant.holds_before(drain.position_us):
                 return None
