@@ -27,7 +27,7 @@ from midstream.app.engine import PlannedQuery
 from midstream.app.show import wide_console
 from midstream.change.merger import versioned
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Framework
+from midstream.engine.run.contract import RunSpec
 from midstream.engine.run.sliding import SlidingRun
 from midstream.operators import build
 from midstream.plan.plan import Plan
@@ -142,7 +142,7 @@ class Contender:
 
 def as_before(plan: Plan, traced: bool = False) -> Take:
     """Run a query that could not change: its operators alone, without buckets or anything that meets."""
-    run = SlidingRun.start(1, plan, False, Framework())
+    run = SlidingRun.start(1, plan, RunSpec())
     run.trace(traced)
     aliases = {s.alias: s.stream.name for s in plan.query.sources}
     columns = {alias: plan.query.columns_of(alias) for alias in aliases}

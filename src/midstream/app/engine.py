@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from midstream.app.adopted import AdoptedBuild, AdoptedQuery
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
-from midstream.engine.planning.adapt import adaptation_of
+from midstream.engine.planning.optimizing import optimizing_of
 from midstream.engine.results.schema import output_schema
 from midstream.engine.run.contract import Framework
 from midstream.lang.builder import QueryBuilder
@@ -233,6 +233,7 @@ class PlannedQuery:
         paused: bool = False,
         adapt: str | None = None,
         checkpoint: str | Path | None = None,
+        optimize: str | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 
@@ -242,13 +243,16 @@ class PlannedQuery:
         `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
         there, `run.finish()` goes on to the end.
 
+        `optimize` says whether better plans are looked for: with "auto" the run goes on with one that pays, with
+        "advise" it only says so. `run.decisions()` has what was decided.
+
         With a `checkpoint`, a folder, every micro-batch is kept there, and a run that was stopped or killed goes on
         after the last one, with the plan it had; `sink` is then a folder, with a Parquet file per micro-batch.
         """
-        adaptation = adaptation_of(adapt, self.plan)
+        optimizing, adaptation = optimizing_of(optimize, adapt, self.plan)
         loop = Loop(
             self.plan, self.streams, None if batch is None else parse_duration(batch), buckets, framework=framework,
-            adaptation=adaptation, aggregates=self.aggregates,
+            adaptation=adaptation, optimizing=optimizing, aggregates=self.aggregates,
         )  # fmt: skip
         schema = output_schema(self.plan)
         if checkpoint is not None:
@@ -408,6 +412,10 @@ class Run:
         events.sort(key=lambda record: (record["position_us"] is None, record["position_us"]))
         ends = [{"event": "ended", "rows_in": self.report.rows_in, "rows_out": self.report.rows_out}]
         return [{"event": "started", "plan": str(self.query.plan)}, *events, *(ends if self.ended else [])]
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Return what was decided of plans: when, from which to which, why, what was expected and what was measured."""
+        return self._running.decisions.to_plain()
 
     def table(self) -> pa.Table:
         """Return the results so far of a run without a sink."""

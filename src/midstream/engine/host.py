@@ -75,12 +75,13 @@ class QueryHost:
         schedule: Sequence[Due] = (),
         stores: Sequence[Store] | None = None,
         looks: int = FOREVER,
+        optimizes: bool = False,
     ) -> None:
         self.plans = list(plans)
         """The plans of all versions, in order; the change to a later one may be to come."""
         count = buckets_for(plans, schedule, buckets)
         self.labels = tuple(range(count))
-        run = RunSpec(count > 1, framework or Framework(), looks, self._planned)
+        run = RunSpec(count > 1, framework or Framework(), looks, self._planned, optimizes)
         spec = BucketSpec(self.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
         self.buckets = [Bucket(spec, k, None if stores is None else stores[k]) for k in self.labels]
         self.merger = ResultMerger(self.labels, self.plan_of)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from midstream.change.repository import Repository, check_change, check_control
@@ -11,6 +11,9 @@ from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.decisions import Decisions
+from midstream.engine.planning.join_adviser import JoinAdviser
+from midstream.engine.planning.optimizing import Optimizing, look_every_us
 from midstream.engine.planning.planner import Planner
 from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows
@@ -53,6 +56,8 @@ class Loop:
     """The plans of the changes in the schedule, in the same order."""
     adaptation: Adaptation | None = None
     """What a hopping query may adapt by itself."""
+    optimizing: Optimizing = field(default_factory=Optimizing)
+    """Whether it looks for better plans by itself."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
     """Aggregates of the user that later versions may call."""
     sites: Declared | None = None
@@ -76,7 +81,8 @@ class Loop:
         if self.batch_us is not None:
             return (earliest_us // self.batch_us + 1) * self.batch_us
         queries = [plan.query for plan in running]
-        return end_by_rows(earliest_us, list(readers.values()), queries, self.adaptation is not None)
+        look_us = min((look_every_us(q) for q in queries), default=FOREVER) if self.optimizing.looks else FOREVER
+        return end_by_rows(earliest_us, list(readers.values()), queries, self.adaptation is not None, look_us)
 
     def run(self, sink: Sink, progress: Progress | None = None, on_late: OnLate | None = None) -> Report:
         """Run until every stream has ended. The sink is written to, not committed."""
@@ -146,7 +152,12 @@ class RunningLoop:
         adaptation = loop.adaptation
         looks = FOREVER if adaptation is None else adaptation.every
         stores = None if keeper is None else keeper.stores(loop.buckets)
-        self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks)
+        optimizing = loop.optimizing
+        self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks, optimizing.looks)
+        self.decisions = Decisions()
+        """What was decided of plans."""
+        self._advisers: dict[int, JoinAdviser] = {}
+        """Who looks for a better order of the joins of a version."""
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.report.batch = describe(loop.batch_us)
         self.finished = False
@@ -316,6 +327,7 @@ class RunningLoop:
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()
+            report.decisions = self.decisions.to_plain()
             self._commit()
         return report
 
@@ -338,6 +350,7 @@ class RunningLoop:
         left = host.on_rows(rows, end)
         rows_out = self._emit(left)
         self._adapt(left.reports)
+        self._advise(left.reports)
         read = before | host.streams()
         rows_in = sum(len(r) for name, r in rows.items() if name in read)
         wall_s = time.perf_counter() - started
@@ -353,6 +366,17 @@ class RunningLoop:
             first = self.host.plan_of(number)
             self._planners[number] = Planner(first, self.host.controls, adaptation, number)
         self._planners[number].on_batch(reports, self.host.plan)
+
+    def _advise(self, reports: Sequence[dict[str, Any]]) -> None:
+        """Let the newest version join its streams in another order, where that pays and is wanted."""
+        number, optimizing, host = reports[0]["version"], self._loop.optimizing, self.host
+        if not optimizing.looks or not number or look_every_us(host.plan_of(number).query) == FOREVER:
+            return
+        if number not in self._advisers:
+            self._advisers[number] = JoinAdviser(host.plan_of(number), optimizing, self.decisions)
+        request = self._advisers[number].on_batch(reports, host.plan, host.clock_us)
+        if request is not None and host.control.phase == "steady":
+            host.migrate(replace(request, at_us=host.read_us, identity=f"decision-{len(self.decisions)}"))
 
 
 def _for(name: str, on_late: OnLate | None) -> Callable[[Rows], None] | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest
-from midstream.engine.planning.adapt import adaptation_of, parse_adaptation
+from midstream.engine.planning.optimizing import optimizing_of
 from midstream.engine.planning.plans import plan_hopping
 from midstream.engine.results.schema import output_schema
 from midstream.engine.run.family import family_of
@@ -119,7 +119,7 @@ def prepare(scenario: Scenario) -> Rehearsal:
 def _check_run(plan: Plan, scenario: Scenario) -> None:
     """Refuse what [run] asks of a query that it cannot do."""
     try:
-        adaptation_of(scenario.adapt, plan)
+        optimizing_of(scenario.optimize, scenario.adapt, plan)
     except MidstreamError as error:
         raise PlanError(f"scenario {scenario.path}: [run] adapt: {error}") from error
     check_framework(plan, scenario.framework)
@@ -171,9 +171,10 @@ def replay(
         sites = None
         if scenario.framework == SITES:
             plan, sites = place_plan(plan, scenario.sites)
+        optimizing, adaptation = optimizing_of(scenario.optimize, scenario.adapt, plan)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing, rehearsal.versions, parse_adaptation(scenario.adapt), sites=sites,
+            scenario.routing, rehearsal.versions, adaptation, optimizing, sites=sites,
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         summary = host(loop, sink, progress, on_late)

@@ -57,6 +57,8 @@ class Report:
     ahead: int = 0
     """Rows that were too far ahead."""
     ahead_by_stream: dict[str, int] = field(default_factory=dict)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    """What was decided of plans: when, from which to which, why, what was expected and what was measured."""
     sites: dict[str, Any] | None = None
     """Of a join over sites: messages by kind, bytes by link, modifications of the plan."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from midstream.change.repository import check_registered
 from midstream.change.request import OPTIONS as CHANGE_OPTIONS
 from midstream.change.request import ChangeRequest, ControlRequest
+from midstream.engine.planning.optimizing import MODES as OPTIMIZE
 from midstream.local.loop import MOST_BUCKETS
 from midstream.local.sites import RUN_KEYS as SITES_KEYS
 from midstream.local.sites import read_sites
@@ -33,6 +34,7 @@ RUN_KEYS = (
     "lateness",
     "late",
     "adapt",
+    "optimize",
     *HOP_KEYS[:2],
     *SITES_KEYS,
 )
@@ -81,6 +83,8 @@ class Scenario:
     """How an eddy chooses where a batch goes next."""
     adapt: str | None = None
     """What a hopping query may adapt by itself."""
+    optimize: str | None = None
+    """Whether better plans are looked for, and taken."""
     sites: DeclaredSites = field(default_factory=DeclaredSites)
     """Where streams arrive, and how sites are connected."""
 
@@ -122,6 +126,7 @@ class _ScenarioFile(TomlFile):
             framework=framework,
             routing=routing,
             adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
+            optimize=self.choice(run, "optimize", tuple(OPTIMIZE)) if "optimize" in run else None,
             sites=read_sites(self, streams, run, framework),
         )
 

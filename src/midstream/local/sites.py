@@ -14,7 +14,7 @@ __all__ = ["RUN_KEYS", "SITES", "DeclaredSites", "place_plan", "read_sites"]
 
 RUN_KEYS = ("site", "update", "threshold")
 LINK_KEYS = ("from", "to", "latency", "bandwidth")
-NOT_OVER_SITES = ("plan", "adapt", "buckets", "routing", "working")
+NOT_OVER_SITES = ("plan", "adapt", "optimize", "buckets", "routing", "working")
 """Keys of [run] that mean nothing where streams are joined over sites."""
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "bit": 1 / 8, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6}
 

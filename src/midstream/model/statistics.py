@@ -5,10 +5,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 Name = tuple[str, str]
 """A column by alias and name."""
 ByColumn = dict[Name, float]
 """How many different values columns have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Some values of a key, chosen by their hash, and how often each comes: the same choice for all that it joins."""
+
+    codes: npt.NDArray[np.int64]
+    """In order."""
+    parts: npt.NDArray[np.float64]
+    """The part of all rows that has each of them."""
+    chosen: float
+    """The part of all values that is chosen."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +35,8 @@ class Values:
     """The part of all rows that has each of the most common values."""
     others: float = 1.0
     """The part of all rows that has another value; the rest is NULL."""
+    sampled: Sampled | None = field(default=None, compare=False, repr=False)
+    """Of values that are not among the common ones: those of a sketch, where there is one."""
 
 
 @dataclass(frozen=True)

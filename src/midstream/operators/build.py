@@ -23,13 +23,22 @@ TREE, STAIRS, CACQ, SITES = "tree", "stairs", "cacq", "sites"
 __all__ = ["CACQ", "SITES", "STAIRS", "TREE", "build", "build_sources", "build_tree", "check_framework"]
 
 
-def build(plan: Plan, one_of_many: bool = False, framework: str = TREE, routing: str = "selectivity") -> Pipeline:
-    """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in."""
+def build(
+    plan: Plan,
+    one_of_many: bool = False,
+    framework: str = TREE,
+    routing: str = "selectivity",
+    watched: bool = False,
+) -> Pipeline:
+    """Make the operators of a plan, with empty states; `one_of_many` when other buckets' results are merged in.
+
+    `watched`: rows keep what statistics of them are made of.
+    """
     check_framework(plan, framework)
     keep_freed_memory()
     if plan.query.signed:
         return build_difference(plan, build_sources(plan, False), one_of_many)
-    sources = build_sources(plan, True)
+    sources = build_sources(plan, True, watched)
     execution = build_eddy(plan, sources, routing) if framework == CACQ else build_tree(plan, sources)
     no_column: Callable[[Column], pa.Array] = lambda column: pa.nulls(1)  # noqa: E731
     never = not all(truth(c, 1, no_column).all() for c in plan.predicates.constants)

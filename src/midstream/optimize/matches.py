@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from midstream.model.statistics import Values
 
+LEAST = 1e-12
+"""The part that is taken to match where a sketch finds no value that does."""
 K = TypeVar("K", bound=Hashable)
 
 
@@ -27,6 +29,7 @@ class Matches(Generic[K]):
         self._named: dict[K, npt.NDArray[np.float64]] = {}
         self._left: dict[K, float] = {}
         self._spread: dict[K, float] = {}
+        self._chosen, self._sampled = _aligned(values)
         most = max((v.distinct for v in values.values()), default=1.0)
         for side, v in values.items():
             # Of a side of which nobody knows which values it has, any value may be one of them.
@@ -39,6 +42,27 @@ class Matches(Generic[K]):
     def part(self, sides: Sequence[K]) -> float:
         """Return the part of all combinations of rows, one of each side, that have the same value."""
         common = float(np.multiply.reduce([self._named[s] for s in sides]).sum())
+        if self._sampled is not None:
+            found = float(np.multiply.reduce([self._sampled[s] for s in sides]).sum())
+            return max(common + found / self._chosen, LEAST)
         # Few values are among many: as many match as the side with the fewest has.
         spread = sorted(max(1.0, self._spread[s]) for s in sides)[1:]
         return common + prod(self._left[s] for s in sides) / prod(spread)
+
+
+def _aligned(values: Mapping[K, Values]) -> tuple[float, dict[K, npt.NDArray[np.float64]] | None]:
+    """Return which part of all values sketches have, and the part of each side's rows per value; None: some have none.
+
+    Values that one side has among its common ones are left to those.
+    """
+    sketches = {side: v.sampled for side, v in values.items() if v.sampled is not None}
+    if not sketches or len(sketches) < len(values):
+        return 1.0, None
+    every = np.unique(np.concatenate([s.codes for s in sketches.values()]))
+    every = every[~np.isin(every, [value for v in values.values() for value in v.common])]
+    found = {}
+    for side, s in sketches.items():
+        at = np.minimum(np.searchsorted(s.codes, every), max(len(s.codes) - 1, 0))
+        here = s.codes[at] == every if len(s.codes) else np.zeros(len(every), np.bool_)
+        found[side] = np.where(here, s.parts[at] if len(s.codes) else 0.0, 0.0)
+    return next(iter(sketches.values())).chosen, found

@@ -97,6 +97,8 @@ class RunSpec:
     """Hops between two looks at what the windows hold."""
     planner: Planner | None = None
     """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
+    optimizes: bool = False
+    """Somebody wants to know what the windows of sliding joins hold."""
     place: int = 0
     """Which of the buckets it is, in their order: the address of its mail."""
     buckets: int = 1

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from midstream.engine.planning.join_looks import look_at_joins
+from midstream.engine.planning.optimizing import look_every_us
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
 from midstream.engine.rows.rows import Rows
-from midstream.engine.run.contract import Expiry, Framework, Kept, RunSpec, StageRows, StageState, VersionRun
+from midstream.engine.run.contract import Expiry, Kept, RunSpec, StageRows, StageState, VersionRun
 from midstream.migrate.migrator import RECOVERY, Migrator
 from midstream.migrate.record import QUEUED, RUNNING, UNFINISHED, MigrationRecord
 from midstream.migrate.request import MigrationRequest
@@ -30,7 +32,7 @@ from midstream.plan.window import RangeWindow
 class SlidingRun(VersionRun):
     """The operators of a sliding query, the next sequence number, and the migrations to come."""
 
-    def __init__(self, version: int, migrator: Migrator, next_seq: int = 0) -> None:
+    def __init__(self, version: int, migrator: Migrator, spec: RunSpec, next_seq: int = 0) -> None:
         self.version = version
         self.migrator = migrator
         self.next_seq = next_seq
@@ -43,22 +45,30 @@ class SlidingRun(VersionRun):
         """The plan the version was started with, where that is known."""
         self._plans_written: dict[Plan, dict[str, Any]] = {}
         self._phase = "steady"
+        self._look_us = look_every_us(migrator.plan.query) if spec.optimizes else FOREVER
+        """Event time between two looks at the windows."""
+        self._looked_us: int | None = None
+        """When they were last looked at, or the first row came."""
+        self._now_us = NEVER
+        """How far time has come."""
         self._before: dict[str, str] = {}
         """States of migrations at the beginning of the micro-batch."""
         self._columns = {a: migrator.plan.query.columns_of(a) for a in migrator.plan.query.aliases}
         self.begin_batch()
 
     @staticmethod
-    def start(version: int, plan: Plan, ordered: bool, framework: Framework) -> "SlidingRun":
-        """Return a run with empty states; `ordered` when other buckets' results are merged in."""
-        pipeline = build(plan, ordered, framework.name, framework.routing)
-        return SlidingRun(version, Migrator(plan, pipeline))
+    def start(version: int, plan: Plan, spec: RunSpec) -> "SlidingRun":
+        """Return a run with empty states."""
+        watched = spec.optimizes and look_every_us(plan.query) < FOREVER
+        pipeline = build(plan, spec.ordered, spec.framework.name, spec.framework.routing, watched)
+        return SlidingRun(version, Migrator(plan, pipeline), spec)
 
     @classmethod
     def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "SlidingRun":
         """Go on with operators as they were exported."""
         migrator, next_seq = exported
-        run = SlidingRun(version, migrator, next_seq)
+        run = SlidingRun(version, migrator, spec, next_seq)
+        run._looked_us = remembered.get("looked_us")
         waiting = {request.identity for request, _ in migrator.waiting}
         run.due = [r for r in _requests(remembered["due"]) if r.identity not in waiting]
         return run
@@ -74,8 +84,8 @@ class SlidingRun(VersionRun):
         remembered, running = kept.remembered, kept.remembered.get("running")
         written = remembered.get("before" if running else "plan")
         first, plan = plan, plan if written is None else read_plan(written, own_aggregates(plan.query.root))
-        run = SlidingRun.start(version, plan, spec.ordered, spec.framework)
-        run._first = first
+        run = SlidingRun.start(version, plan, spec)
+        run._first, run._looked_us = first, remembered.get("looked_us")
         run.due = _requests([*([running] if running else []), *remembered.get("due", [])])
         pipeline = run.migrator.pipeline
         # What the stages hold is kept by itself; rows that go through the joins again have been there.
@@ -161,7 +171,7 @@ class SlidingRun(VersionRun):
         """Run the rows below a time through the operators."""
         if rows:
             self._run(self._number(rows))
-        now_us = min(clock_us, upto_us)
+        self._now_us = now_us = min(clock_us, upto_us)
         self.migrator.advance(now_us, self.next_seq - 1)
         self._release_ended()
         if clock_us >= upto_us:
@@ -318,6 +328,7 @@ class SlidingRun(VersionRun):
             "drain": migrator.pipeline.drain_so_far(),
             "ends": migrator.pipeline.ends.to_plain() if self.drains_later else [],
             "due": [asdict(r) for r in (*(request for request, _ in migrator.waiting), *self.due)],
+            "looked_us": self._looked_us,
         }
 
     def _written(self, plan: Plan) -> dict[str, Any] | None:
@@ -327,6 +338,16 @@ class SlidingRun(VersionRun):
         if plan not in self._plans_written:
             self._plans_written = {plan: write_plan(plan)}
         return self._plans_written[plan]
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Return what the windows hold, every so often in event time: in the same micro-batch in all buckets."""
+        if self._look_us == FOREVER or self._now_us == NEVER:
+            return None
+        before, self._looked_us = self._looked_us, self._now_us
+        if before is None or before // self._look_us == self._now_us // self._look_us:
+            return None
+        sources = self.migrator.pipeline.sources
+        return look_at_joins(self.plan, sources, self._now_us, self.next_seq - 1, self._look_us).to_dict()
 
     def stage_rows(self) -> list[StageRows]:
         """Return what windows over results want kept."""

@@ -22,8 +22,8 @@ from midstream.plan.window import RowsWindow
 OPS = {"=": EQ, "<>": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
 
 
-def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
-    """Make the scans of a plan's query: the same for every plan of that query."""
+def build_sources(plan: Plan, keep_offsets: bool, watched: bool = False) -> Sources:
+    """Make the scans of a plan's query: the same for every plan of that query; `watched` for statistics."""
     query, predicates = plan.query, plan.predicates
     joined = len(query.aliases) > 1
     counted = [s.alias for s in query.sources if isinstance(s.window, RowsWindow) and joined]
@@ -33,6 +33,7 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
     unsure = [cast_to(m, c.type) for c in predicates.classes if not is_exact_code(c.type) for m in c.members]
     needed = {c for e in (*query.parts.first.values, *predicates.residuals, *unsure) for c in columns(e)}
     scans = {}
+    compared = {alias: _compared(plan, alias) if watched else () for alias in query.aliases}
     for source in query.sources:
         names = source.stream.columns.names
         wanted = {c.name for c in needed if c.alias == source.alias}
@@ -40,8 +41,9 @@ def build_sources(plan: Plan, keep_offsets: bool) -> Sources:
         line = lines.get(source.alias, -1)
         filters = predicates.filters[source.alias]
         spec = ScanSpec(
-            source.alias, source.position, source.window, filters, held, stored[source.alias], line, keep_offsets
-        )
+            source.alias, source.position, source.window, filters, held, stored[source.alias], line, keep_offsets,
+            tuple(e for e in compared[source.alias] if e not in stored[source.alias]),
+        )  # fmt: skip
         scans[source.alias] = Scan(spec, evictions)
     members = {
         group: {a: stored[a].index(e) for a in query.aliases if (e := member_of(cls, a)) is not None and e in stored[a]}
@@ -72,6 +74,12 @@ def _stored(plan: Plan, alias: str) -> tuple[Entry, ...]:
     everywhere = one_key and all(member_of(predicates.classes[0], a) for a in query.aliases)
     if len(query.aliases) < 2 or everywhere:
         return ()
+    return _compared(plan, alias)
+
+
+def _compared(plan: Plan, alias: str) -> tuple[Entry, ...]:
+    """Return what of an alias is compared with others: its members of equality classes, its sides of comparisons."""
+    predicates = plan.predicates
     members = [member_of(c, alias) for c in predicates.classes]
     sides = [(side, c.type) for c in predicates.comparisons for side in (c.left, c.right)]
     return tuple(dict.fromkeys(e for e in (*members, *sides) if e is not None and aliases(e[0]) == {alias}))

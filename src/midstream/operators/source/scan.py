@@ -52,6 +52,13 @@ class ScanSpec:
     """The source's line in the eviction table, or -1."""
     keep_offsets: bool
     """Keep offsets, to merge results of several buckets."""
+    watched: tuple[Entry, ...] = ()
+    """Codes kept by row number for statistics alone, after those that are stored."""
+
+    @property
+    def kept(self) -> tuple[Entry, ...]:
+        """Return the codes that are kept by row number."""
+        return (*self.stored, *self.watched)
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,7 @@ class Scan:
     def __init__(self, spec: ScanSpec, evictions: EvictionTable) -> None:
         self.spec = spec
         self.evictions = evictions
-        self.store = RowStore(spec.columns, len(spec.stored), spec.keep_offsets)
+        self.store = RowStore(spec.columns, len(spec.kept), spec.keep_offsets)
         self.window: CountedWindowState | None = None
         if spec.line >= 0 and not isinstance(spec.window, RangeWindow) and spec.window is not None:
             partitioned = bool(spec.window.partition_by)
@@ -153,7 +160,7 @@ class Scan:
         taken.arrived, taken.passed = arrival, passed
         if self.window is not None:
             taken.pushed = self._push_out(arrival, passed, taken.first, len(selected))
-        stored = [taken.code(entry) for entry in self.spec.stored]
+        stored = [taken.code(entry) for entry in self.spec.kept]
         self.store.append(selected.times, selected.offsets, selected.columns, stored)
         return taken
 
@@ -209,6 +216,18 @@ class Scan:
         self.window.renumber(places, 0)
         self.evictions.reset(self.spec.line, held)
         return places
+
+    def rows_in_window(self, now_us: int, seq: int) -> Vector:
+        """Return the places in the row store of the rows that are in their window at `now_us`, after number `seq`."""
+        count, start = len(self.store), 0
+        if isinstance(self.spec.window, RangeWindow):
+            start = int(np.searchsorted(self.store.times.view(), now_us - self.spec.window.width_us))
+        elif self.window is None:
+            start = count
+        else:
+            first = self.store.base - int(self.evictions.bases[self.spec.line])
+            return np.flatnonzero(self.evictions.view(self.spec.line)[first : first + count] > seq)
+        return np.arange(start, count)
 
     def pushed_out(self, taken: TakenRows) -> tuple[Vector, Vector]:
         """Return from when on rows are gone that rows just taken in pushed out, and the time of each of them."""
