@@ -58,7 +58,7 @@ def optimizing_of(mode: str | None, adapt: str | None, plan: Plan) -> tuple[Opti
 
 def look_every_us(query: Query) -> int:
     """Return the event time between two looks at the windows of a sliding query; FOREVER: nothing to choose."""
-    if query.takes_back or not can_choose(query):
+    if not can_choose(query):
         return FOREVER
     width_us = widest_us(query)
     return OTHER_LOOK_US if width_us is None else max(width_us // LOOKS_PER_WINDOW, LEAST_LOOK_US)
