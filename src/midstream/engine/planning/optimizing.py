@@ -8,7 +8,7 @@ from midstream.model.errors import PlanError
 from midstream.model.time import FOREVER
 from midstream.optimize.order_joins import can_choose
 from midstream.plan.plan import Plan
-from midstream.plan.query import Query
+from midstream.plan.query import CLOSE, HOP, ROW, Query, When
 from midstream.plan.window import RangeWindow
 
 AUTO, ADVISE, OFF = "auto", "advise", "off"
@@ -17,6 +17,8 @@ MODES = {
     ADVISE: "write down what would pay, and change nothing",
     OFF: "keep the plan",
 }
+_ORDERED: dict[When, bool] = {ROW: True, CLOSE: True, HOP: False}
+"""Whether plans of what answers then are join orders; those of hops are looked at by hops."""
 LOOKS_PER_WINDOW = 4
 LEAST_LOOK_US, OTHER_LOOK_US = 250_000, 5_000_000
 """The least event time between two looks, and that of windows that are not a matter of time."""
@@ -58,7 +60,7 @@ def optimizing_of(mode: str | None, adapt: str | None, plan: Plan) -> tuple[Opti
 
 def look_every_us(query: Query) -> int:
     """Return the event time between two looks at the windows of a sliding query; FOREVER: nothing to choose."""
-    if not can_choose(query):
+    if not _ORDERED[query.when] or not can_choose(query):
         return FOREVER
     width_us = widest_us(query)
     return OTHER_LOOK_US if width_us is None else max(width_us // LOOKS_PER_WINDOW, LEAST_LOOK_US)
