@@ -19,18 +19,14 @@ from midstream.engine.planning.optimizing import ADVISE, OTHER_LOOK_US, Optimizi
 from midstream.migrate.request import AUTO, MigrationRequest
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
-from midstream.optimize.order_joins import FEWEST_ROWS, cheapest_tree
+from midstream.optimize.order_joins import cheapest_tree
 from midstream.plan.nodes import Join, joins
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import Tree, parse_tree, tree_text
 
 Report = dict[str, Any]
-FIXED = 50_000.0
-"""What any migration takes, in predicate evaluations: plans are built, kernels called on nothing."""
 ROW, LOOK = 25, 25_000
 """What a row takes besides, and what a look and a search of so many splits take, in predicate evaluations."""
-SHARE = 0.1
-"""The part of all work that may go into looking."""
 REMEMBERED = 16
 """Orders that are compared at each look, those found best of late."""
 FORGOTTEN = 0.5
@@ -102,11 +98,11 @@ class JoinAdviser:
             return None
         self._spent += self._work.cost
         self._work = Work()
-        if self._spent * SHARE < self._search_cost():
+        if self._spent * self._optimizing.share < self._search_cost():
             return None
         self._spent = 0.0
         self.statistics = statistics_of_joins(self._plan, [JoinsLook.of(look) for look in looks])
-        if self.statistics.rows_seen < FEWEST_ROWS:
+        if self.statistics.rows_seen < self._optimizing.fewest:
             return None
         return self._look(running, now_us, any(r["migrations"] for r in reports))
 
@@ -202,7 +198,7 @@ class JoinAdviser:
     def _migration_cost(self, cost: JoinCost, running: Plan, tree: Tree) -> float:
         """Return what computing the states takes that the running plan does not have."""
         have = {frozenset(j.aliases) for j in joins(running.layout)}
-        total = FIXED
+        total = self._optimizing.fixed
         for join in joins(ordered_plan(running.query, tree, running.method).layout):
             for side in (join.left, join.right):
                 if isinstance(side, Join) and frozenset(side.aliases) not in have:

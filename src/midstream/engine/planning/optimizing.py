@@ -6,7 +6,7 @@ from midstream.engine.planning.adapt import MODES as MODES_OF_OPERATORS
 from midstream.engine.planning.adapt import PLAN, Adaptation, adaptation_of
 from midstream.model.errors import PlanError
 from midstream.model.time import FOREVER
-from midstream.optimize.order_joins import can_choose
+from midstream.optimize.order_joins import FEWEST_ROWS, can_choose
 from midstream.plan.plan import Plan
 from midstream.plan.query import CLOSE, HOP, ROW, Query, When
 from midstream.plan.window import RangeWindow
@@ -33,6 +33,12 @@ class Optimizing:
     """Another plan must be expected to cost no more than this part of the one that runs."""
     patience: float = 0.5
     """Looks' worth of the running plan's work that another plan must have been expected to save by now."""
+    share: float = 0.1
+    """The part of all work that may go into looking."""
+    fewest: int = FEWEST_ROWS
+    """Rows of every stream that must be in its window."""
+    fixed: float = 50_000.0
+    """What any migration takes, in predicate evaluations: plans are built, kernels called on nothing."""
     horizon: float = 4.0
     """For how many times the widest window what was seen is expected to last: a migration must pay in that."""
 
