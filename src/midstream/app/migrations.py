@@ -24,10 +24,16 @@ def print_forecast(console: Console, running: Plan, target: Plan, forecast: Migr
     rows = []
     for s in forecast.strategies:
         mark = "* " if s.strategy == forecast.chosen else "  "
-        rows.append((mark + s.strategy, _about(s.at_once), _about(s.in_all), s.output, s.ends))
-    names = ("strategy", "evaluations at once", "in all", "output", "ends")
-    print_table(console, "Strategies", names, rows, left=("strategy", "output", "ends"))
+        rows.append((mark + s.strategy, _about(s.at_once), _about(s.in_all), _about(s.entries), _about(s.held)))
+    names = ("strategy", "evaluations at once", "in all", "entries computed", "held at most")
+    print_table(console, "Strategies, until no old row matters", names, rows, left=("strategy",))
+    for s in forecast.strategies:
+        console.print(f"  {s.strategy}: output {_goes(s.output)}; ends {s.ends}", highlight=False, soft_wrap=True)
     console.print(f"* {forecast.chosen} would be chosen. Nothing has been changed.", highlight=False)
+
+
+def _goes(output: str) -> str:
+    return f"is {output}" if output.startswith("steady") else output
 
 
 def _about(number: float | None) -> str:

@@ -5,10 +5,19 @@ from dataclasses import dataclass
 
 from midstream.model.statistics import Statistics
 from midstream.optimize import general_cost
-from midstream.optimize.general_cost import catch_up_s, forecast_general, pause_s, spike_s, work_of
+from midstream.optimize.general_cost import (
+    GeneralForecast,
+    Work,
+    catch_up_s,
+    forecast_general,
+    pause_s,
+    spike_s,
+    work_of,
+)
 from midstream.optimize.guesses import EVALUATIONS_PER_S
 from midstream.optimize.join_cost import JoinCost
-from midstream.plan.nodes import Join, Node, joins, steps
+from midstream.optimize.migration_work import HYBRID, JUST_IN_TIME, MOVING_STATE, PARALLEL_TRACK, MigrationWork
+from midstream.plan.nodes import Node, joins, steps
 from midstream.plan.plan import Plan
 from midstream.plan.source import Source
 from midstream.plan.window import RangeWindow, RowsWindow
@@ -25,13 +34,19 @@ class StateForecast:
 
 @dataclass(frozen=True)
 class StrategyForecast:
-    """What a strategy would do: extra predicate evaluations at once and in all, whether output pauses, when it ends."""
+    """What a strategy would do, whether output pauses, when it ends; None is what nobody knows."""
 
     strategy: str
     at_once: float | None
+    """Predicate evaluations before the next result, or in the first micro-batch, beyond those of the new plan."""
     in_all: float | None
+    """Predicate evaluations until no old row matters, those of the new plan included."""
     output: str
     ends: str
+    entries: float | None = None
+    """Entries of missing states that are computed."""
+    held: float | None = None
+    """Live entries in all states when there are most."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +74,31 @@ def forecast(
     general = forecast_black_boxes(running, target, stats, rows, batch_s)
     if target.query.takes_back:
         return _forecast_difference(running, target, stats, chosen, general)
-    size = _Sizes(target, stats)
+    known = all(a in stats.window_rows for a in target.query.aliases)
+    work = MigrationWork(running, target, stats) if known else None
     have = {frozenset(j.aliases) for j in joins(running.layout)} | {frozenset([a]) for a in running.query.aliases}
-    nodes: list[Node] = [c for j in joins(target.layout) for c in (j.left, j.right)]
-    states = tuple(StateForecast(n.aliases, frozenset(n.aliases) in have, size.entries(n)) for n in nodes)
-    missing = [n for n in nodes if isinstance(n, Join) and frozenset(n.aliases) not in have]
-    computed = _sum(size.cost(n) for n in missing)
-    filled = _sum(size.entries(n) for n in missing)
-    old = _Sizes(running, stats)
-    old_window = _sum(old.per_window(n) for n in joins(running.layout))
+    cost = JoinCost(target.query.aliases, target.predicates, stats, target.method)
+    states = tuple(
+        StateForecast(
+            n.aliases, frozenset(n.aliases) in have, cost.entries(cost.bits(n.aliases)) if _known(n, stats) else None
+        )
+        for j in joins(target.layout)
+        for n in (j.left, j.right)
+    )
     lasts = _lasts(target.query.sources)
-    nothing = not missing
+    nothing = all(s.matched for s in states)
+
+    def of(strategy: str, output: str, ends: str) -> StrategyForecast:
+        if work is None:
+            return StrategyForecast(strategy, None, None, output, ends)
+        done = work.of(strategy, batch_s)
+        return StrategyForecast(strategy, done.at_once, done.evaluations, output, ends, done.entries, done.held)
+
     strategies = (
-        StrategyForecast("moving-state", computed, computed, "pauses until the states are computed", "at once"),
-        StrategyForecast("parallel-track", 0.0, old_window, "the new plan's is held back to the end", lasts),
-        StrategyForecast("hybrid", 0.0, 0.0 if nothing else old_window, "steady", "at once" if nothing else lasts),
-        StrategyForecast("just-in-time", 0.0, filled, "steady", f"as keys are asked for, or {lasts}"),
+        of(MOVING_STATE, "pauses until the states are computed", "at once"),
+        of(PARALLEL_TRACK, "the new plan's is held back to the end", lasts),
+        of(HYBRID, "steady", "at once" if nothing else lasts),
+        of(JUST_IN_TIME, "steady", f"as keys are asked for, or {lasts}"),
         *general,
     )
     return MigrationForecast(states, strategies, chosen)
@@ -97,12 +121,12 @@ def forecast_black_boxes(
     soonest = "" if caught_up_s is None else f", {caught_up_s:.2g} s with all the time that is left"
     reach = "when no old row matters" if track.lasts_s is None else f"after {track.lasts_s:.4g} s of event time"
     return (
-        StrategyForecast(moving.strategy, moving.evaluations, moving.evaluations, pauses, "at once"),
-        StrategyForecast(track.strategy, 0.0, track.evaluations, "steady, of the old plan", reach),
+        StrategyForecast(moving.strategy, moving.evaluations, _in_all(moving, work), pauses, "at once"),
+        StrategyForecast(track.strategy, 0.0, _in_all(track, work), "steady, of the old plan", reach),
         StrategyForecast(
             hybrid.strategy,
             0.0,
-            hybrid.evaluations,
+            _in_all(hybrid, work),
             "steady, of the old plan",
             f"after {hybrid.batches:,.0f} micro-batches{soonest}",
         ),
@@ -120,6 +144,17 @@ def _forecast_difference(
     ends = f"as values come and go, or {_lasts(target.query.sources[:1])}"
     own = StrategyForecast("just-in-time", 0.0, filled, "steady", ends)
     return MigrationForecast(states, (own, *general), chosen)
+
+
+def _in_all(forecast: GeneralForecast, work: Work) -> float | None:
+    """Return the evaluations of a general strategy until no old row matters, by when others may be over."""
+    if forecast.evaluations is None or forecast.lasts_s is None or work.new_per_s is None or work.reach_s is None:
+        return None
+    return forecast.evaluations + work.new_per_s * max(0.0, work.reach_s - forecast.lasts_s)
+
+
+def _known(node: Node, stats: Statistics) -> bool:
+    return all(a in stats.window_rows for a in node.aliases)
 
 
 def _lasts(sources: Iterable[Source]) -> str:
@@ -142,29 +177,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
             return None
         total += value
     return total
-
-
-class _Sizes:
-    """Sizes of a plan's states, and what computing them takes."""
-
-    def __init__(self, plan: Plan, stats: Statistics) -> None:
-        self._known = stats.window_rows
-        self._cost = JoinCost(plan.query.aliases, plan.predicates, stats, plan.method)
-
-    def entries(self, node: Node) -> float | None:
-        """Estimate how many entries a state holds."""
-        return self._cost.entries(self._cost.bits(node.aliases)) if self._all_known(node) else None
-
-    def cost(self, node: Join) -> float | None:
-        """Estimate the predicate evaluations it takes to compute a state from those below it."""
-        if not self._all_known(node):
-            return None
-        return self._cost.pairs(self._cost.bits(node.left.aliases), self._cost.bits(node.right.aliases))
-
-    def per_window(self, node: Join) -> float | None:
-        """Estimate the predicate evaluations of a join over one window: what arrives on each side meets the other."""
-        cost = self.cost(node)
-        return None if cost is None else 2 * cost
-
-    def _all_known(self, node: Node) -> bool:
-        return all(a in self._known for a in node.aliases)
