@@ -137,7 +137,7 @@ class HostedRun(LiveRun):
         out: list[Line] = []
         for label, store in self.stores.items():
             mine = [line for line in lines if line.bucket == label]
-            bucket = Bucket(self.bucket_spec(), label, store, self._memories.get(label))
+            bucket = Bucket(self.bucket_spec().of_batch(self.number), label, store, self._memories.get(label))
             given = unpack(mine, bucket.spec, self.number)
             if self.live.mail is not None:
                 given.mail = self.live.mail.box.read(self.number, label)

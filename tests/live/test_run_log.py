@@ -10,6 +10,7 @@ from midstream.engine.world import World
 from midstream.live.run_log import MOST_RUNS, RunLog
 from midstream.local.disk import THIS_MACHINE
 from midstream.model.errors import MidstreamError
+from midstream.model.timing import Timing
 
 
 @pytest.fixture
@@ -23,6 +24,19 @@ def test_each_run_knows_those_before(log: RunLog) -> None:
     runs = log.begin(lambda: 6)
     assert (runs.latest, runs.of(6), runs.of(7)) == (2, 1, 2)
     assert log.latest() == 2
+
+
+def test_a_run_knows_what_those_allowed_that_planned_what_it_may_run_again(log: RunLog, tmp_path: Path) -> None:
+    allowed = {0: Timing(5), 2: Timing(0, idle_us=7, ahead_us=9)}
+    assert log.begin(lambda: -1, allowed).timings_before is None
+    assert log.begin(lambda: 6, {0: Timing(1)}).timings_before == allowed
+    # A run that has planned nothing has nothing that could be run again.
+    assert log.begin(lambda: 6).timings_before == allowed
+    assert log.begin(lambda: 7, {0: Timing(2)}).timings_before is None  # an older release wrote what was before
+    file = tmp_path / "runs" / "00000004.json"
+    file.write_text(json.dumps({"format": 1, "first": 8, "timings": {"0": {"lateness": 1}}}))
+    with pytest.raises(MidstreamError, match=f"{file} is broken, it is cut short or something in it is wrong"):
+        log.begin(lambda: 9)
 
 
 def test_a_run_is_seen_before_it_asks_what_was_planned(log: RunLog) -> None:

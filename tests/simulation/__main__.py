@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from simulation.faults import case_of, two_drivers_of
+from simulation.faults import case_of, retimed_of, two_drivers_of
 from simulation.shrink import failure_of, shrunk
 
 EVERY = 50
@@ -19,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seeds", default="0:200", help="one seed, or first:after the last")
     parser.add_argument("--two-drivers", action="store_true", help="drivers lose their locks, and go on")
+    parser.add_argument("--retimed", action="store_true", help="runs are started with other timings")
     parser.add_argument("--resume", type=Path, help="a file that says which seeds were run, and what was found")
     parser.add_argument("--shrink", type=int, default=200, help="how many smaller cases are tried; 0: none")
     asked = parser.parse_args()
@@ -27,7 +28,8 @@ def main() -> int:
     seeds = [n for n in range(int(first), int(last) if last else int(first) + 1) if n not in done]
     found, started_s, cpu_s = 0, time.monotonic(), time.process_time()
     for count, seed in enumerate(seeds, 1):
-        case = two_drivers_of(seed) if asked.two_drivers else case_of(seed)
+        draw = two_drivers_of if asked.two_drivers else retimed_of if asked.retimed else case_of
+        case = draw(seed)
         failure = failure_of(case)
         if failure is not None:
             found += 1

@@ -1,11 +1,12 @@
 """Faults: what is drawn to befall a run."""
 
 import random
+from dataclasses import replace
 
 from simulation.machine import Fault
 from simulation.scripts import Script, draw_script
 from simulation.simulation import Case
-from simulation.wider import is_wide, widened
+from simulation.wider import is_wide, retimed, widened
 
 KINDS = {
     "kill": 5, "kill driver": 5, "power cut": 4, "disk full": 2, "clock": 2, "memory lost": 2, "memory full": 1,
@@ -58,6 +59,15 @@ def answers_of(seed: int) -> Case:
     script = draw_script(WITH_ANSWERS[seed % len(WITH_ANSWERS)])
     faults = [Fault(rnd.randrange(30, PER_BATCH * len(script.batches)), "freeze at answer")]
     return Case(seed, script, tuple(faults), rnd.choice([0.002, 0.006]))
+
+
+def retimed_of(seed: int) -> Case:
+    """Return a case in which whoever starts the query again has changed what is allowed of the times of rows."""
+    rnd = random.Random(f"retimed {seed}")
+    case = retimed(plain_case_of(seed), rnd)
+    last = 60 + PER_BATCH * len(case.script.batches)
+    kills = [Fault(rnd.randrange(25, last), rnd.choice(["kill driver", "kill driver", "power cut"])) for _ in range(3)]
+    return replace(case, faults=tuple(sorted((*case.faults, *kills))))
 
 
 def case_of(seed: int) -> Case:

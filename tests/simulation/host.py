@@ -8,6 +8,7 @@ A host that finds a micro-batch planned and not committed runs that one first, w
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.run.contract import Framework
 from midstream.live.planned import LiveStream, PlannedLive
 from midstream.live.run import EndOfRun, LiveRun
@@ -31,7 +32,8 @@ class SimulatedHost(LiveRun):
 
     def __init__(self, sim: "Simulation", process: Process, sink: BatchSink) -> None:
         script = sim.script
-        streams = [LiveStream(schema, script.timing_of(k)) for k, schema in enumerate(script.schemas)]
+        self.timings = script.timings_of(sim.drivers)
+        streams = [LiveStream(schema, self.timings[k]) for k, schema in enumerate(script.schemas)]
         plan, framework = script.plans[0], Framework(script.framework)
         if script.sites is not None:
             plan, declared = place_plan(plan, script.sites)
@@ -53,6 +55,11 @@ class SimulatedHost(LiveRun):
         except BaseException:
             self._checkpoint.release()
             raise
+        sim.timings_of[self.runs.latest] = self.timings
+
+    def spec_of(self, number: int) -> BucketSpec:
+        """Return what all buckets share in a micro-batch."""
+        return self.sim.judged(self.bucket_spec().of_batch(number), number)
 
     @property
     def ends(self) -> bool:

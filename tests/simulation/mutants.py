@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.change.forget import forget_settled
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import DRAIN, STOP
 from midstream.engine.control.runs import Runs
 from midstream.engine.rows.routing import buckets_of
@@ -215,6 +216,13 @@ def waiting_is_forgotten() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def judged_by_who_runs_it() -> Iterator[None]:
+    """A micro-batch is judged by what is allowed now, not by what was when it was planned."""
+    with mock.patch.object(BucketSpec, "of_batch", lambda self, number: self):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     "a version is retired before the commit": retired_before_commit,
     "a stop acts on the next run": stops_for_any_run,
@@ -231,5 +239,7 @@ WITH_TWO_DRIVERS: dict[str, Mutant] = {"a run asks before it has begun": asked_b
 """Those that need drivers that lose their locks and go on."""
 WITH_ANSWERS: dict[str, Mutant] = {"earlier runs replace answers": answers_of_earlier_runs}
 """Those that need drivers that lose their locks while they replace an answer."""
+RETIMED: dict[str, Mutant] = {"rows are judged by the run that runs them": judged_by_who_runs_it}
+"""Those that need runs that are started with another lateness."""
 PLAIN: dict[str, Mutant] = {"a version that waits is forgotten": waiting_is_forgotten}
 """Those that show soonest where nothing but changes goes on."""

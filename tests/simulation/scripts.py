@@ -69,6 +69,8 @@ class Script:
     """The host's default file system is another one than that of the checkpoint."""
     timings: tuple[Timing, ...] = ()
     """By stream, where there is more to say than the lateness."""
+    retimed: tuple[tuple[Timing, ...], ...] = ()
+    """Those that runs are started with in turns, after the first one: users change their minds."""
     waiting: int | None = None
     """How many rows may wait."""
     kept: Retention = field(default_factory=lambda: Retention(control_rows=2))
@@ -85,9 +87,11 @@ class Script:
     def plans(self) -> list[Plan]:
         return [planned(sql, self.schemas) for sql in self.queries]
 
-    def timing_of(self, place: int) -> Timing:
-        """Return how the rows of a stream are judged."""
-        return self.timings[place] if self.timings else Timing(self.lateness_us)
+    def timings_of(self, start: int) -> tuple[Timing, ...]:
+        """Return how the rows of each stream are judged when a driver is started for so many times, from 1 on."""
+        first = self.timings or tuple(Timing(self.lateness_us) for _ in self.schemas)
+        turns = (first, *self.retimed)
+        return turns[(start - 1) % len(turns)]
 
     def planned(self, query: Any, plan: str | None, join: str) -> Plan:
         """Plan a query, as the process that started the run does."""
@@ -109,8 +113,8 @@ class Script:
         lines = [
             f"{self.kind}: buckets {self.labels}, {self.sink}, ordered {self.ordered}, lateness {self.lateness_us}"
         ]
-        if self.timings or self.waiting or self.reorders or self.deleted:
-            said = f"timings {self.timings}, waiting {self.waiting}, {self.kept}"
+        if self.timings or self.retimed or self.waiting or self.reorders or self.deleted:
+            said = f"timings {self.timings}, then {self.retimed}, waiting {self.waiting}, {self.kept}"
             lines.append(f"  {said}, reorders {self.reorders}, deleted {self.deleted}")
         lines += [f"  query {n}: {sql}" for n, sql in enumerate(self.queries)]
         lines += [f"  batch {n}: {rows}" for n, rows in enumerate(self.batches)]

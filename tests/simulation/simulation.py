@@ -18,6 +18,7 @@ from unittest import mock
 from engine.soak import MemoryFiles, TickingClock
 
 from midstream.change import forget
+from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import CHANGE, DRAIN, STOP
 from midstream.engine.world import World
 from midstream.live import repository, retention
@@ -25,6 +26,7 @@ from midstream.live.owned_folder import OWNER
 from midstream.live.repository import StoredVersions
 from midstream.live.sink import Owner
 from midstream.model.errors import MidstreamError
+from midstream.model.timing import Timing
 from simulation.disk import File
 from simulation.event_files import EventFiles
 from simulation.fiber import Fiber
@@ -86,6 +88,8 @@ class Simulation:
         """Versions that they name, as they were written."""
         self.run_of: dict[int, int] = {}
         """The run that a micro-batch is of."""
+        self.timings_of: dict[int, tuple[Timing, ...]] = {}
+        """How the rows of each stream are judged, by the run that plans to read them."""
         self.sent: list[str] = []
         """Ids of control rows in the order in which they were sent."""
         self.meant: dict[str, int] = {}
@@ -250,6 +254,10 @@ class Simulation:
             self.machine.found = self.machine.found or found
             raise found
 
+    def judged(self, spec: BucketSpec, number: int) -> BucketSpec:
+        """Return what all buckets share in a micro-batch."""
+        return spec
+
     def effective(self, batch: int, name: str) -> bool:
         """Return whether a stop or drain that a micro-batch reads is for the run that planned it."""
         row = self.controls[name]
@@ -357,6 +365,11 @@ class Undisturbed(Simulation):
             names.append(name)
         self.over = number == max(before.log.commits)
         return self._take(names)
+
+    def judged(self, spec: BucketSpec, number: int) -> BucketSpec:
+        """Judge rows as the run did that planned to read them."""
+        before = self.disturbed
+        return replace(spec, timings=dict(enumerate(before.timings_of[before.run_of[number]])))
 
     def _write(self, host: SimulatedHost, name: str, row: dict[str, Any]) -> None:
         host.process.world.put_json(self.checkpoint / "control" / name, row)

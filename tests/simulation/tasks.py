@@ -123,12 +123,12 @@ class SimulatedLines:
         return replace(self.host.live.versions, world=process.world)
 
     def _pack(self, process: Process, position: int, stream: Any, table: pa.Table | None, part: int) -> list[Any]:
-        versions, spec = self._versions(process), self.host.bucket_spec()
+        versions, spec = self._versions(process), self.host.spec_of(self.batch)
         if table is not None and self.host.sim.script.reorders:
             table = table.take(process.machine.rnd.sample(range(table.num_rows), table.num_rows))
         packer = Packer(
             versions.wanted, stream.name, position, stream.time, self.host.labels, False,
-            spec.judges_ahead, spec.timings[position].ahead_us,
+            spec.judges_ahead, spec.ahead_us(position),
         )  # fmt: skip
         lines = [PackedLine(*line) for line in packer.lines(table, part)]
         process.step("packed", changes=False)
@@ -139,7 +139,7 @@ class SimulatedLines:
     ) -> list[Line]:
         host = self.host
         rnd = process.machine.rnd
-        spec: BucketSpec = replace(host.bucket_spec(), plan_of=self._versions(process).plan_of)
+        spec: BucketSpec = replace(host.spec_of(self.batch), plan_of=self._versions(process).plan_of)
         store = TaskStore(host.sim.log, label, self.batch)
         memory = TaskMemory(process.machine.memory, host.who["id"], label, process)
         packed = rnd.sample(packed, len(packed))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.faults import answers_of, case_of, plain_case_of, two_drivers_of
-from simulation.mutants import MUTANTS, PLAIN, WITH_ANSWERS, WITH_TWO_DRIVERS, Mutant
+from simulation.faults import answers_of, case_of, plain_case_of, retimed_of, two_drivers_of
+from simulation.mutants import MUTANTS, PLAIN, RETIMED, WITH_ANSWERS, WITH_TWO_DRIVERS, Mutant
 from simulation.shrink import failure_of
 from simulation.simulation import Case
 
@@ -28,6 +28,12 @@ def test_a_mutant_is_found_where_there_are_two_drivers(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_ANSWERS)
 def test_a_mutant_is_found_where_answers_are_replaced(name: str) -> None:
     _find(WITH_ANSWERS[name], answers_of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RETIMED)
+def test_a_mutant_is_found_where_runs_allow_other_times(name: str) -> None:
+    _find(RETIMED[name], retimed_of)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seeds import chosen, seeds
-from simulation.faults import answers_of, case_of, plain_case_of, two_drivers_of
+from simulation.faults import answers_of, case_of, plain_case_of, retimed_of, two_drivers_of
 from simulation.machine import Fault
 from simulation.scripts import CHANGE, Script
 from simulation.simulation import Case, Simulation, simulate
@@ -32,6 +32,9 @@ TWO_DRIVERS = [2, 12, 17, 21, 405]
 a driver that took the next number where another one had taken its own (2, 12, 405)."""
 ANSWERS = [1, 54]
 """Seeds that found something: a kept table that a driver put back which had lost its lock, and rows of it lost."""
+RETIMED = [0, 2, 6, 7, 11]
+"""Seeds that found something, where a run that was started with another lateness, `idle` or `ahead` ran a micro-batch
+again: results too many (0), lost (2), refused (7, 11), rows late that were not (6)."""
 SMALL = {"a change": 13, "an aggregate": 25, "hops": 16}
 """Seeds of small runs with changes, each of another kind of query."""
 STRIDE = 12
@@ -53,6 +56,11 @@ def test_drivers_that_lose_their_locks_and_go_on(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(0, 160, kept=ANSWERS))
 def test_answers_are_not_replaced_by_drivers_that_are_behind(seed: int) -> None:
     simulate(answers_of(seed))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 400, quick=1, kept=RETIMED))
+def test_a_micro_batch_is_judged_as_the_run_did_that_planned_it(seed: int) -> None:
+    _simulate(retimed_of(seed), f"--retimed --seeds {seed}")
 
 
 def _simulate(case: Case, arguments: str) -> None:

@@ -46,6 +46,17 @@ def widened(case: Case) -> Case:
     return replace(case, script=replace(script, tables={}), faults=tuple(sorted(faults)))
 
 
+def retimed(case: Case, rnd: random.Random) -> Case:
+    """Return a case in which runs are started with other timings, in turns, and few rows may wait now and then."""
+    script = case.script
+    times = [row[0] for batch in script.batches for rows in batch.values() for row in rows]
+    step = max(1, (max(times) - min(times)) // len(times))
+    turns = tuple(tuple(_timing(rnd, script.lateness_us, step) for _ in script.schemas) for _ in range(3))
+    waiting = rnd.choice([None, None, 1, 5, 20])
+    script = replace(script, timings=turns[0], retimed=turns[1:], waiting=waiting, tables={})
+    return replace(case, script=_with_rows_ahead(rnd, script, step) if rnd.random() < 0.3 else script)
+
+
 def _timing(rnd: random.Random, lateness_us: int, step: int) -> Timing:
     idle_us = rnd.choice([None, 0, 2 * step, 10 * step])
     ahead_us = rnd.choice([None, step, 5 * step, 40 * step])

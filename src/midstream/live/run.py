@@ -45,6 +45,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.secrets import mask
+from midstream.model.timing import Timing
 from midstream.plan.plan import Plan
 
 ENDING = (STOP, DRAIN)
@@ -139,7 +140,7 @@ class LiveRun:
     def _begin(self, planned: Callable[[], int]) -> None:
         """Begin a run; `planned` returns the last micro-batch that a run before has planned, -1 if there was none."""
         with opening(self._checkpoint.folder):
-            self.runs = self._checkpoint.runs.begin(planned)
+            self.runs = self._checkpoint.runs.begin(planned, self._timings())
             reach("run begun")
             self._sink.fence(self.runs.begun[-1][1], self._check_newest)
             self._checkpoint.remove_pending()
@@ -180,8 +181,11 @@ class LiveRun:
 
     def bucket_spec(self) -> BucketSpec:
         """Return what all buckets share."""
-        timings = {k: s.timing for k, s in enumerate(self._asked.streams) if s.schema.name in self.catalog.read}
-        return self.live.spec(timings, self.runs)
+        return self.live.spec(self._timings(), self.runs)
+
+    def _timings(self) -> dict[int, Timing]:
+        """Return what is allowed of the times of rows, by the position of the stream."""
+        return {k: s.timing for k, s in enumerate(self._asked.streams) if s.schema.name in self.catalog.read}
 
     def on_batch(self, lines: Lines, number: int) -> None:
         """Hand one micro-batch's results to the sink, and note how it went."""

@@ -1,7 +1,8 @@
 """Run log: the runs of a live query, in a folder of its checkpoint, and with which micro-batch each of them began.
 
 N.begun     run N has begun: an earlier one, whose driver lost its lock, ends when it sees that
-N.json      the first micro-batch that run N has planned; null: another run began before it knew
+N.json      the first micro-batch that run N has planned, and what it allows of the times of rows; null: another run
+            began before it knew
 runs.json   beside the folder: all of them, as an older release wrote them
 
 A run first lets others see that it has begun, and then asks what was planned. So what an earlier run still runs was
@@ -9,7 +10,8 @@ planned before, is a micro-batch of that run, and stays one for whoever runs it 
 never in place of another: two drivers that begin at once do not undo what the other has written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from midstream.engine.control.runs import Runs
@@ -18,6 +20,7 @@ from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.format import check_format, document, whole
 from midstream.model.names import numbers_among
+from midstream.model.timing import Timing
 
 FORMAT = 1
 """The form in which runs are written."""
@@ -40,10 +43,10 @@ class RunLog:
         begun = self._numbers(BEGUN)
         return max(begun) if begun else self._older().latest
 
-    def begin(self, planned: Callable[[], int]) -> Runs:
+    def begin(self, planned: Callable[[], int], timings: Mapping[int, Timing] | None = None) -> Runs:
         """Note that another run begins; `planned` returns the last micro-batch that was planned, -1 if there is none.
 
-        Return the runs up to this one.
+        `timings` say what it allows of the times of rows, by position of the stream. Return the runs, this one last.
         """
         self._world.files.make_folder(self._folder)
         run = max([self._older().latest, *self._numbers(BEGUN), *self._numbers(FIRST)]) + 1
@@ -53,18 +56,29 @@ class RunLog:
         for earlier in sorted({*self._numbers(BEGUN)} - {*self._numbers(FIRST)}):
             if earlier < run:  # it died before it knew, or will find that it is too late
                 self._settle(earlier, None)
-        if not self._settle(run, planned() + 1):
+        if not self._settle(run, planned() + 1, timings):
             raise self._late(run)
         self._forget(run - MOST_RUNS)
-        return Runs(tuple(sorted([*self._older().begun, *self._known(run)])))
+        runs = Runs(tuple(sorted([*self._older().begun, *self._known(run)])))
+        return replace(runs, timings_before=self._timings_of(runs.of(runs.first - 1)))
 
     def _late(self, run: int) -> MidstreamError:
         return MidstreamError(f"run {run} has not begun: another process has begun run {self.latest()} meanwhile")
 
-    def _settle(self, run: int, first: int | None) -> bool:
+    def _settle(self, run: int, first: int | None, timings: Mapping[int, Timing] | None = None) -> bool:
         """Write down with which micro-batch a run began, unless somebody has; return whether nobody had."""
-        settled = document_bytes({"format": FORMAT, "first": first})
+        allowed = {} if timings is None else {"timings": {str(p): asdict(t) for p, t in timings.items()}}
+        settled = document_bytes({"format": FORMAT, "first": first, **allowed})
         return self._world.add(self._file(run, FIRST), settled, lambda: reach("run pending"))
+
+    def _timings_of(self, run: int) -> dict[int, Timing] | None:
+        """Return what a run allows of the times of rows, or None where that is not written down."""
+        file = self._file(run, FIRST)
+        held = self._world.read_json(file)
+        if held is None or "timings" not in held:
+            return None
+        with whole(file):
+            return {int(position): Timing(**allowed) for position, allowed in held["timings"].items()}
 
     def _known(self, last: int) -> Iterator[tuple[int, int]]:
         """Yield the runs up to one that have planned something, and the first micro-batch of each."""

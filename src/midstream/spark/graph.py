@@ -16,7 +16,7 @@ from midstream.live.pack import CONTROL, PACKED, Packer, packed_batch
 from midstream.model.failpoint import reach
 from midstream.model.stream import StreamSchema
 from midstream.plan.plan import Plan
-from midstream.spark.processor import OUTPUT, BucketProcessor
+from midstream.spark.processor import OUTPUT, BucketProcessor, batch_number
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SETTINGS = {
@@ -76,11 +76,12 @@ def output_lines(
             names = [c for c in frame.columns if c == stream.time or stream.type_of(c) is not None]
             # Spark does not take a name with signs in it as it is.
             frame = frame.select(*[column_of(name).alias(f"c{k}") for k, name in enumerate(names)])
-        ahead_us = spec.timings[read.position].ahead_us if read.position in spec.timings else None
-        packer = Packer(
-            versions, stream.name, read.position, stream.time, spec.labels, spec.recorded, spec.judges_ahead, ahead_us
-        )
-        packed.append(frame.mapInArrow(_PackPartition(packer, names), PACKED))
+        packers = [
+            Packer(versions, stream.name, read.position, stream.time, s.labels, s.recorded, s.judges_ahead,
+                   s.ahead_us(read.position))
+            for s in (spec, spec.of_batch(spec.runs.first - 1))
+        ]  # fmt: skip
+        packed.append(frame.mapInArrow(_PackPartition(packers[0], packers[1], spec.runs.first, names), PACKED))
     if controls is not None:
         packed.append(control_lines(controls, spec.labels))
     together = reduce(DataFrame.unionByName, packed)
@@ -89,10 +90,13 @@ def output_lines(
 
 
 class _PackPartition:
-    """Packs the rows of one partition, in its worker; `names` are those of its columns, None: they have them."""
+    """Packs the rows of one partition, in its worker; `names` are those of its columns, None: they have them.
 
-    def __init__(self, packer: Packer, names: Sequence[str] | None) -> None:
-        self._packer = packer
+    Micro-batches before the `first` were planned by another run, and are packed as that one did.
+    """
+
+    def __init__(self, packer: Packer, before: Packer, first: int, names: Sequence[str] | None) -> None:
+        self._packer, self._before, self._first = packer, before, first
         self._names = names
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,7 +106,9 @@ class _PackPartition:
         table = pa.Table.from_batches(held) if held else None
         if table is not None and self._names is not None:
             table = table.rename_columns(list(self._names))
-        packed = packed_batch(self._packer.lines(table, TaskContext.get().partitionId()))
+        number = batch_number()
+        packer = self._packer if number is None or number >= self._first else self._before
+        packed = packed_batch(packer.lines(table, TaskContext.get().partitionId()))
         reach("rows packed")
         yield packed
         reach("rows sent")

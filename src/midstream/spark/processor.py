@@ -71,7 +71,7 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Process one micro-batch of one bucket."""
         label = int(key[0])
-        spec = self._spec_of(label)
+        spec = self._spec_of(label).of_batch(batch_number())
         # What a migration will need is loaded in the first micro-batch of a worker.
         family_of(spec.plan_of(1)).load_kernels(spec.plan_of(1))
         with MappedMemory(lambda: hold_query(self._shared) / str(label)) as memory:

@@ -1,7 +1,7 @@
 """Bucket spec: what all buckets of a query share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from midstream.engine.bucket.state import Due
 from midstream.engine.control.runs import Runs
@@ -30,6 +30,21 @@ class BucketSpec:
     """Changes count what they lose, unless they say otherwise."""
     runs: Runs = field(default_factory=Runs)
     """The runs of a live query: a drain is for one of them."""
+
+    def of_batch(self, number: int | None) -> "BucketSpec":
+        """Return what all buckets share in a micro-batch.
+
+        One that an earlier run has planned is judged as that run did, whatever is allowed now: results of it may be
+        there already, and when it is run again they are to be the same.
+        """
+        before = self.runs.timings_before
+        if number is None or before is None or number >= self.runs.first:
+            return self
+        return replace(self, timings=dict(before))
+
+    def ahead_us(self, position: int) -> int | None:
+        """Return how far ahead rows of a stream may be; None: as far as they like."""
+        return self.timings[position].ahead_us if position in self.timings else None
 
     @property
     def judges_ahead(self) -> bool:

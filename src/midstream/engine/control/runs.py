@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from midstream.model.timing import Timing
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -20,11 +22,19 @@ class Runs:
     """
 
     begun: tuple[tuple[int, int], ...] = ()
+    timings_before: Mapping[int, Timing] | None = None
+    """What earlier runs allow of the times of rows, by the position of the stream, in the last micro-batch that they
+    have planned; None: nobody has written it down."""
 
     @property
     def latest(self) -> int:
         """Return the number of the latest run; 0 before the first."""
         return self.begun[-1][0] if self.begun else 0
+
+    @property
+    def first(self) -> int:
+        """Return the first micro-batch that the latest run has planned; 0 before the first run."""
+        return self.begun[-1][1] if self.begun else 0
 
     def of(self, batch: int) -> int:
         """Return the run that planned a micro-batch."""
