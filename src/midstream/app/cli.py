@@ -14,6 +14,7 @@ from midstream.app.changes import print_change_forecast
 from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
 from midstream.app.replay import replay
+from midstream.app.reproduce import reproduce_command
 from midstream.app.show import first_rows, print_comparison, print_report, print_rows, progress_of, wide_console
 from midstream.change.recommend import read_matters
 from midstream.engine.planning.constants import save_constants
@@ -252,6 +253,7 @@ app.command("unregister")(change_commands.unregister_command)
 app.command("deploy", cls=deploy_commands.DeployCommand)(deploy_commands.deploy_command)
 app.command("rollback")(deploy_commands.rollback_command)
 app.command("versions")(deploy_commands.versions_command)
+app.command("reproduce")(reproduce_command)
 app.command("demo")(spark_commands.demo_command)
 
 

@@ -34,6 +34,7 @@ from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.migrate.record import FINISHED, NOT_REACHED, QUEUED, RUNNING
 from midstream.migrate.request import MigrationRequest
+from midstream.model.effort import Effort
 from midstream.model.statistics import Statistics
 from midstream.model.time import FOREVER, NEVER
 from midstream.plan.json import own_aggregates, read_plan, write_plan
@@ -171,6 +172,15 @@ class QueryHost:
         if len(looks) < len(self.buckets) or len(plans) > 1:
             return None
         return statistics_of(self.plan, looks, self._sizes)
+
+    @property
+    def effort(self) -> Effort:
+        """Return what the newest version's operators have done so far."""
+        return sum((b.newest.whole_effort for b in self.buckets if b.newest is not None), Effort())
+
+    def live_entries(self) -> int:
+        """Return how many entries the newest version's states hold that can still matter."""
+        return sum(b.newest.run.live_entries() for b in self.buckets if b.newest is not None)
 
     def change(self, request: ChangeRequest, plan: Plan, at_us: int) -> None:
         """Ask for a change to a further version at a time."""

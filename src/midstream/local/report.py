@@ -12,7 +12,9 @@ from midstream.change.request import ChangeRequest
 from midstream.engine.results.reports import BatchSummary
 from midstream.local.arrivals import StreamReader
 
-OF_SUMMARY = ("predicate_evaluations", "state_tuples", "state_bytes", "plan", "phase", "hops", "flips")
+OF_SUMMARY = (
+    "predicate_evaluations", "entries_kept", "probes", "state_tuples", "state_bytes", "plan", "phase", "hops", "flips",
+)  # fmt: skip
 """What a report says of a micro-batch as its summary does."""
 
 
@@ -35,6 +37,10 @@ class BatchReport:
     """Hops of a hopping query that were answered, those without rows included."""
     flips: int = 0
     """How often values came into differences or left them before their time."""
+    entries_kept: int = 0
+    """Entries put into the states of joins, rows of sources included."""
+    probes: int = 0
+    """Entries of joins that have looked for partners in a state."""
 
 
 @dataclass

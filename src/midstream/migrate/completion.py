@@ -277,6 +277,7 @@ class StateCompletion:
         keep = state.held[state.held[:, LATEST] >= gap.position.seq]
         missing = step.inputs[side].feed.prepare(all_pairs(below, moment, gap.position.seq))
         step.join.put(side, np.concatenate([missing, keep]))
+        self.sources.entries_kept += len(missing)
         step.join.reindex()
         self.entries_completed += len(missing)
         self._declare_complete(parts)

@@ -28,6 +28,7 @@ def move_state_over(switch: Switch) -> Switched:
         entries = source.feed.prepare(all_pairs(below, moment))
         step.join.put(side, entries)
         completed += len(entries)
+        switch.sources.entries_kept += len(entries)
         matching.missing.append(source.parts)
 
     take_over(old, new, moment, matching, lambda _, source: source.parts in complete, compute)

@@ -29,6 +29,7 @@ from midstream.migrate.record import (
     MigrationRecord,
 )
 from midstream.migrate.request import MigrationRequest, last_old_us
+from midstream.model.effort import Effort
 from midstream.model.errors import MidstreamError
 from midstream.model.time import NEVER
 from midstream.operators.contract.execution import StateSize
@@ -95,7 +96,7 @@ class Succession:
         """Micro-batches since this was made."""
         self._from_us: int | None = None
         """The time the first of them came to."""
-        self._tested = self._flips = 0
+        self._spent, self._flips = Effort(), 0
         """What runs have counted that are gone, less what the one that answers had when it took over."""
         self._phase = "steady"
         self._traced = False
@@ -118,9 +119,9 @@ class Succession:
         return self.run.phase_now if self._under is None else f"migrating ({self._under.asked.request.strategy})"
 
     @property
-    def tested(self) -> int:
-        """Return how many pairs, tuples and values all runs have tested."""
-        return self._tested + sum(run.predicate_evaluations for run in self._runs)
+    def effort(self) -> Effort:
+        """Return what all runs have done."""
+        return sum((run.effort for run in self._runs), self._spent)
 
     @property
     def flips(self) -> int:
@@ -302,20 +303,20 @@ class Succession:
 
     def _account(self, under: Replacement) -> None:
         """Note what all runs have tested when a migration begins, or goes on."""
-        self._tested_before = self.tested - under.record.predicate_evaluations
+        self._tested_before = self.effort.evaluations - under.record.predicate_evaluations
 
     def _see(self) -> None:
         """See whether the coming run is in the state of the one that answers: it takes its place then."""
         under = self._under
         if under is None:
             return
-        under.record.predicate_evaluations = self.tested - self._tested_before
+        under.record.predicate_evaluations = self.effort.evaluations - self._tested_before
         if under.fed_us < self._state.released_us:
             return
         if not under.feed.seeded and self.run.holds_before(under.position_us):
             return
         before, self._under = self.run, None
-        self._tested += before.predicate_evaluations
+        self._spent += before.effort
         self._flips += before.flips - under.coming.flips
         self.run = under.coming
         self.run.succeed(before, under.asked.row)
@@ -330,7 +331,7 @@ class Succession:
         """Go on as it is: what was to take its place is forgotten."""
         under, self._under = self._under, None
         if under is not None:
-            self._tested += under.coming.predicate_evaluations
+            self._spent += under.coming.effort
             self._end(under.record, SUPERSEDED, reason)
         queue, self._queue = self._queue, []
         for asked in queue:
@@ -345,7 +346,7 @@ class Succession:
         self.run.finish()
         if self._under is not None:
             self._end(self._under.record, UNFINISHED)
-            self._tested += self._under.coming.predicate_evaluations
+            self._spent += self._under.coming.effort
             self._under = None
         for asked in self._queue:
             self._end(MigrationRecord.of(asked.request, from_plan=str(self.run.plan)), UNFINISHED)

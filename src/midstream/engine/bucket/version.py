@@ -20,6 +20,7 @@ from midstream.engine.run.contract import Kept, RunSpec, VersionRun
 from midstream.engine.run.family import run_of
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
+from midstream.model.effort import Effort
 from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
@@ -86,7 +87,7 @@ class VersionInBucket:
         self.rows_in = 0
         self.left_before_us = self.state.left_us
         self._succession.begin_batch()
-        self._tested, self._flips = self._succession.tested, self._succession.flips
+        self._before, self._flips = self._succession.effort, self._succession.flips
 
     def _attach(self, plan: Plan, spec: RunSpec) -> tuple[Succession, bool]:
         """Return the run with its states: new, as some memory of this host has it, or rebuilt from the window rows."""
@@ -202,9 +203,14 @@ class VersionInBucket:
         return self._memory is None or self._memory.publish(self.number, self.state.token, self._succession.export())
 
     @property
-    def tested(self) -> int:
-        """Return how many pairs, tuples and values were tested in this micro-batch."""
-        return self._succession.tested - self._tested
+    def whole_effort(self) -> Effort:
+        """Return what has been done since this was made."""
+        return self._succession.effort
+
+    @property
+    def effort(self) -> Effort:
+        """Return what was done in this micro-batch."""
+        return self._succession.effort - self._before
 
     @property
     def flips(self) -> int:

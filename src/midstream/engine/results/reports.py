@@ -24,6 +24,10 @@ class BatchSummary:
     """Streams that the others do not wait for."""
     released_us: int = 0
     predicate_evaluations: int = 0
+    entries_kept: int = 0
+    """Entries put into the states of joins, rows of sources included."""
+    probes: int = 0
+    """Entries of joins that have looked for partners."""
     state_tuples: int = 0
     state_bytes: int = 0
     rebuilt: int = 0
@@ -60,7 +64,7 @@ class BatchSummary:
         return replace(self, **sums, phase=phase, migrations=[*earlier.migrations, *self.migrations])
 
 
-COUNTS = ("rows_in", "rows_out", "late", "ahead", "predicate_evaluations")
+COUNTS = ("rows_in", "rows_out", "late", "ahead", "predicate_evaluations", "entries_kept", "probes")
 SUMMED = (*COUNTS, "hops", "flips", "messages", "mail_bytes")
 
 

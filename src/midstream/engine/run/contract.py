@@ -19,6 +19,7 @@ from midstream.engine.rows.mail import Message
 from midstream.engine.rows.rows import Rows
 from midstream.migrate.record import MigrationRecord
 from midstream.migrate.request import MigrationRequest
+from midstream.model.effort import Effort
 from midstream.model.time import FOREVER
 from midstream.operators.contract.execution import StateSize
 from midstream.plan.plan import Plan
@@ -305,9 +306,18 @@ class VersionRun(ABC):
         """Return how many pairs, tuples and values the operators have tested so far."""
 
     @property
+    def effort(self) -> Effort:
+        """Return what the operators have done so far; what is not counted is 0."""
+        return Effort(self.predicate_evaluations)
+
+    @property
     def flips(self) -> int:
         """Return how often values came into differences or left them before their time."""
         return 0
+
+    def live_entries(self) -> int:
+        """Return how many entries the states hold that can still matter; where nobody counts them, all."""
+        return self.size().tuples
 
     @abstractmethod
     def size(self) -> StateSize:

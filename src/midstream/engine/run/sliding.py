@@ -21,6 +21,7 @@ from midstream.migrate.request import MigrationRequest
 from midstream.migrate.restart import refill, resume
 from midstream.migrate.warm import load_kernels
 from midstream.model.batch import Arrival, Results
+from midstream.model.effort import Effort
 from midstream.model.time import FOREVER, NEVER
 from midstream.operators.build import build
 from midstream.operators.contract.execution import StateSize
@@ -297,6 +298,16 @@ class SlidingRun(VersionRun):
     def predicate_evaluations(self) -> int:
         """Return how many pairs the joins have tested so far."""
         return self.migrator.pipeline.predicate_evaluations
+
+    @property
+    def effort(self) -> Effort:
+        """Return what the joins have done so far."""
+        return self.migrator.pipeline.effort
+
+    def live_entries(self) -> int:
+        """Return how many entries of the joins can still matter."""
+        last_us = self.migrator.last_us
+        return 0 if last_us is None else self.migrator.pipeline.live_entries(last_us, self.next_seq - 1)
 
     def size(self) -> StateSize:
         """Return what the states hold now."""

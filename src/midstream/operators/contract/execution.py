@@ -116,6 +116,10 @@ class Execution(ABC):
     def size(self) -> StateSize:
         """Return what the states hold, rows whose end was not noticed yet included; shared states count once."""
 
+    def live_entries(self, now_us: int, seq: int) -> int:
+        """Return how many entries can still match a row at a time or later; where nobody counts them, all there are."""
+        return self.size().tuples
+
     @abstractmethod
     def switch_plan(self, switch: PlanSwitch) -> Switched:
         """Return what goes on with another plan from the next row on."""

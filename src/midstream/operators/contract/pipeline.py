@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from midstream.kernels.arrays import Matrix
 from midstream.model.batch import TRIGGER, Arrival, Results
+from midstream.model.effort import Effort
 from midstream.model.time import FOREVER
 from midstream.operators.aggregate.stage import WindowStage
 from midstream.operators.contract.ends import Ends
@@ -69,6 +70,15 @@ class Pipeline(ABC):
     def predicate_evaluations(self) -> int:
         """Return how many pairs the operators have tested so far."""
         return self.sources.predicate_evaluations
+
+    @property
+    def effort(self) -> Effort:
+        """Return what the operators have done so far."""
+        return Effort(self.sources.predicate_evaluations, self.sources.entries_kept, self.sources.probes)
+
+    def live_entries(self, now_us: int, seq: int) -> int:
+        """Return how many entries can still match a row at a time or later."""
+        return self.execution.live_entries(now_us, seq)
 
     @property
     def order_width(self) -> int:

@@ -300,6 +300,7 @@ class Eddy(Execution):
         if checks:
             marks[0] = flow.written
         self.sources.predicate_evaluations += tested
+        self.sources.probes += int((stops - starts).sum())
         leads = [lane.lead for lane in group]
         self.policy.learn(spec.place, Passage(leads, flow.batch, starts, stops, flow.out, first, marks))
         for lane, end in zip(group, marks.tolist(), strict=True):

@@ -187,6 +187,8 @@ class Join:
                 self.left.count, self.right.count = int(cursor[LEFT_COUNT]), int(cursor[RIGHT_COUNT])
                 self.index.taken += int(cursor[TAKEN])
                 self.sources.predicate_evaluations += int(cursor[TESTED])
+                self.sources.entries_kept += len(left) * self.inserts[LEFT] + len(right) * self.inserts[RIGHT]
+                self.sources.probes += len(left) + len(right)
             else:
                 self._results.grow()
             yield self._checked(out[:count]), done
@@ -244,6 +246,7 @@ class Join:
         start = state.count
         state.entries[start : start + len(entries)] = entries
         state.count += len(entries)
+        self.sources.entries_kept += len(entries)
         if self.spec.hashed:
             self.index.add(HEADS[side], state.held, start)
 
@@ -364,6 +367,7 @@ class Join:
                 break
             self._pairs.grow()
         self.sources.predicate_evaluations += int(cursor[TESTED])
+        self.sources.probes += len(probes)
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def newer_side(self, at: list[int]) -> int:

@@ -150,6 +150,7 @@ class Stem:
                 self._rebuild(index, len(batch))
         start = state.count
         state.count += len(batch)
+        self.sources.entries_kept += len(batch)
         state.entries[start : state.count, : batch.shape[1]] = batch
         for index in self.indexes:
             if index.has_room(len(batch)):

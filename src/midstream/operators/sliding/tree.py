@@ -24,7 +24,7 @@ from midstream.operators.sliding.join import LEFT, RIGHT, Join
 from midstream.operators.sliding.join_state import JoinInputState
 from midstream.operators.sliding.key_index import KeyIndex
 from midstream.operators.sliding.key_run import KeyRun
-from midstream.operators.sliding.state_size import size_of
+from midstream.operators.sliding.state_size import live_in, size_of
 from midstream.operators.source.scan import Leaf
 from midstream.operators.source.sources import Renumbering, Taken
 
@@ -137,6 +137,10 @@ class JoinTree(Execution):
     def size(self) -> StateSize:
         """Return what the joins hold."""
         return size_of(self.joins())
+
+    def live_entries(self, now_us: int, seq: int) -> int:
+        """Return how many entries of the joins can still match."""
+        return live_in(self.joins(), now_us, seq)
 
     def switch_plan(self, switch: PlanSwitch) -> Switched:
         """Let the strategy go on from here: every state is complete."""

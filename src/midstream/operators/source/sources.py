@@ -54,6 +54,10 @@ class Sources:
         """Per equality class and alias: which stored code holds its member. Empty when every join has the same key."""
         self.predicate_evaluations = 0
         """Pairs the joins have tested so far."""
+        self.entries_kept = 0
+        """Entries put into states so far."""
+        self.probes = 0
+        """Entries that have looked for partners in a state so far."""
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,1 @@
+"""Studies of JISC: just-in-time migration of hash joins."""
