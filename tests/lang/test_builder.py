@@ -135,6 +135,7 @@ SAME = col("o.k") == col("p.k")
     ("built", "text"),
     [
         (A.hop("30 seconds"), "SELECT k FROM {o} HOP BY 30 SECONDS"),
+        (A.hop_rows(100, emit="delta"), "SELECT k FROM {o} HOP BY 100 ROWS EMIT DELTA"),
         (A.hop(dt.timedelta(minutes=1), emit="delta"), "SELECT k FROM {o} HOP BY 1 MINUTE EMIT DELTA"),
         (A.distinct().hop("5 s"), "SELECT DISTINCT k FROM {o} HOP BY 5 SECONDS"),
         (A.except_(B).hop("5 s"), "SELECT k FROM {o} EXCEPT SELECT k FROM {p} HOP BY 5 SECONDS"),

@@ -27,12 +27,19 @@ HOP = "HOP BY 30 SECONDS"
         (f"SELECT k FROM ({A} {HOP}) z",
          "HOP BY stands at the end of the whole query, not inside parentheses (line 1, column 47)"),
         (f"({A} {HOP})", "HOP BY stands at the end of the whole query, not inside parentheses (line 1, column 33)"),
-        (f"{A} HOP BY", "HOP BY needs a number here; write for example HOP BY 30 SECONDS (line 1, column 38)"),
-        (f"{A} HOP BY k", "HOP BY needs a number here; write for example HOP BY 30 SECONDS (line 1, column 39)"),
+        (f"{A} HOP BY", "HOP BY needs a number here; write for example HOP BY 30 SECONDS, or HOP BY 100 ROWS"
+         " (line 1, column 38)"),
+        (f"{A} HOP BY k", "HOP BY needs a number here; write for example HOP BY 30 SECONDS, or HOP BY 100 ROWS"
+         " (line 1, column 39)"),
         (f"{A} HOP BY 30", "HOP BY needs a unit of time, for example SECONDS (line 1, column 41)"),
         (f"{A} HOP BY 30 EMIT DELTA", "HOP BY needs a unit of time, for example SECONDS (line 1, column 42)"),
-        (f"{A} HOP BY 30 ROWS",
-         "'ROWS' is not a unit of time HOP BY can have; write for example HOP BY 30 SECONDS (line 1, column 42)"),
+        (f"{A} HOP BY 30 COLUMNS",
+         "'COLUMNS' is not a unit of time HOP BY can have; write for example HOP BY 30 SECONDS, or HOP BY 100 ROWS"
+         " (line 1, column 42)"),
+        *((f"{A} HOP BY {n} ROWS",
+           "a hop is after a whole number of rows; write for example HOP BY 100 ROWS (line 1, column 32)")
+          for n in ("0", "-3", "1.5", "99999999999999999999")),
+        (f"{A} HOP BY 30 ROWS WHERE k > 1", "HOP BY ends the query, but after it is 'WHERE' (line 1, column 47)"),
         (f"{A} HOP BY 0 SECONDS", "a hop is longer than nothing: HOP BY 0 SECONDS (line 1, column 32)"),
         (f"{A} HOP BY -5 SECONDS", "a hop is longer than nothing: HOP BY -5 SECONDS (line 1, column 32)"),
         (f"{A} HOP BY 99999999999 DAYS", "a hop this long cannot be counted in microseconds (line 1, column 32)"),

@@ -9,7 +9,7 @@ from lang.streams import CATALOG
 from midstream.change.repository import check_change, check_control
 from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.planning.adapt import adaptation_of
-from midstream.engine.planning.plans import check_hop_request, migrated
+from midstream.engine.planning.plans import check_hop_request, migrated, plan_hopping
 from midstream.lang.sql import parse_query
 from midstream.local.replay import make_plan
 from midstream.migrate.request import MigrationRequest
@@ -55,7 +55,7 @@ PLANS = {"join order of a difference": ("(prices stock)", "auto"), "join method 
 JOINED = (
     "SELECT a.k FROM stock [{}] a, prices [RANGE 1 SECOND] b, orders [RANGE 1 SECOND] c WHERE a.k = b.k AND b.k = c.k"
 )
-HOPPING = f"{A} HOP BY 1 SECOND"
+HOPPING, COUNTED = f"{A} HOP BY 1 SECOND", f"{A} HOP BY 9 ROWS"
 OVER_JOIN = f"SELECT COUNT(*) FROM ({JOINED.format('RANGE 1 SECOND')}) [ROWS 3 SLIDE 1]"
 ASKED: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "framework of a difference": (f"{A} EXCEPT {B}", lambda plan: check_framework(plan, "cacq")),
@@ -74,6 +74,13 @@ ASKED: dict[str, tuple[str, Callable[[Plan], object]]] = {
     "adaptation": (A, lambda plan: adaptation_of("modes", plan)),
     "join method of hops": (HOPPING, lambda plan: make_plan(plan.query, None, "hash")),
     "migration of hops": (HOPPING, lambda plan: check_hop_request(MigrationRequest("same", "hybrid"))),
+    "other hop by rows": (COUNTED, lambda plan: migrated(plan, MigrationRequest("same hop=7s"))),
+    "tuples between hops of rows": (COUNTED, lambda plan: plan_hopping(plan.query, "working=tuple")),
+    "change of hops of rows": (COUNTED, lambda plan: check_change(plan, plan, ChangeRequest(""))),
+    "general migration of hops of rows": (
+        COUNTED,
+        lambda plan: migrated(plan, MigrationRequest("same", "general-hybrid")),
+    ),
     "general migration to another hop": (
         HOPPING,
         lambda plan: migrated(plan, MigrationRequest("same hop=7s", "general-hybrid")),
@@ -107,7 +114,7 @@ def migrate(plan: Plan, strategy: str, target: str) -> MigrationRequest:
 def test_what_a_query_cannot_be_asked_is_refused_by_name(limit: str) -> None:
     text, ask = ASKED[limit]
     plan = make_plan(parse_query(text, CATALOG))
-    assert LIMITS[limit].hops == (plan.query.hop_us is not None)
+    assert LIMITS[limit].hops == plan.query.joint
     with pytest.raises(MidstreamError, match=pattern(limit)):
         ask(plan)
 
@@ -131,6 +138,19 @@ def test_what_a_query_that_hops_can_do_is_said_and_true(text: str) -> None:
     with pytest.raises(MidstreamError, match="a query that hops can do it: write HOP BY"):
         parse_query(text, CATALOG)
     assert parse_query(f"{text} HOP BY 1 SECOND", CATALOG).hop_us == 1_000_000
+
+
+def test_a_query_that_counts_rows_is_asked_nothing_that_is_of_times() -> None:
+    counted, hops = (make_plan(parse_query(text, CATALOG)) for text in (COUNTED, HOPPING))
+    for old, new in ((counted, hops), (hops, counted)):
+        with pytest.raises(MidstreamError, match=pattern("change of hops of rows")):
+            check_change(old, new, ChangeRequest(""))
+    with pytest.raises(MidstreamError, match=pattern("change of hops of rows")):
+        check_control(ControlRequest("istop"), [counted])
+    with pytest.raises(MidstreamError, match=pattern("other hop by rows")):
+        adaptation_of("hop=1s..9s", counted)
+    with pytest.raises(MidstreamError, match=pattern("tuples between hops of rows")):
+        migrated(counted, MigrationRequest("same working=tuple"))
 
 
 def test_what_is_advised_instead_of_a_subquery_in_a_condition_can_be_written() -> None:

@@ -174,6 +174,8 @@ class _OfHops(Reach):
         return "its answers may have no rows"
 
     def answers_s(self, rows_per_s: Mapping[str, float]) -> tuple[float, float] | None:
+        if self.query.hop_rows is not None:
+            return None
         return self.query.every_us / 1e6, self.query.every_us / 1e6
 
 

@@ -85,7 +85,13 @@ class QueryBuilder:
 
     def hop(self, every: Duration, emit: str = COMPLETE) -> "HopBuilder":
         """Answer at every multiple of a duration, with the whole result or with what came and went ("delta")."""
-        return HopBuilder(self, _duration_us(every), emit)
+        return HopBuilder(self, HopClause(_duration_us(every), COMPLETE), emit)
+
+    def hop_rows(self, count: int, emit: str = COMPLETE) -> "HopBuilder":
+        """Answer after every so many rows of all streams together; see `hop`."""
+        if _row_count(count) < 1:
+            raise SqlError(f"a hop is after one row or more, not {count}")
+        return HopBuilder(self, HopClause(None, COMPLETE, rows=count), emit)
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ class HopBuilder(QueryBuilder):
     """A query that hops: nothing can be added to it."""
 
     query: QueryBuilder
-    hop_us: int
+    every: HopClause
     emit: str
 
     def tree(self) -> exp.Expr:
@@ -119,7 +125,7 @@ class HopBuilder(QueryBuilder):
         for emit in (COMPLETE, DELTA):
             if self.emit == emit:
                 tree = self.query.inner_tree()
-                tree.meta[HOP_CLAUSE] = HopClause(self.hop_us, emit)
+                tree.meta[HOP_CLAUSE] = replace(self.every, emit=emit)
                 return tree
         raise SqlError(f"emit is '{self.emit}'; a query that hops emits {COMPLETE} or {DELTA}")
 

@@ -93,10 +93,13 @@ def _explain_hopping(plan: Plan, streams: Sequence[RecordedStream], statistics: 
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
     query, known, constants = plan.query, _known(plan, streams, statistics), load_constants()
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
-    lines.append("  _hop: the time the answer is of, a multiple of the hop")
+    counted = query.hop_rows is not None
+    of = "how many rows there were before the answer" if counted else "the time the answer is of"
+    lines.append(f"  _hop: {of}, a multiple of the hop")
     if query.emit == DELTA:
         lines.append("  _sign: +1 when a row comes into the answer, -1 when it goes")
-    lines.append(f"Hop by {format_duration(query.every_us)}, emit {query.emit}")
+    hop = f"{query.hop_rows} rows" if counted else format_duration(query.every_us)
+    lines.append(f"Hop by {hop}, emit {query.emit}")
     lines.append(f"Plan {plan}")
     lines += [f"  {line}" for line in _draw(plan, known, constants)]
     total = sum(c.total for _, _, c, _ in costs(plan, known, constants))
@@ -109,7 +112,8 @@ def _explain_hopping(plan: Plan, streams: Sequence[RecordedStream], statistics: 
         lines.append("  that follow from them, are not looked at: the query is too large for all")
     lines.append("Windows")
     for source in query.sources:
-        ratio = f", the hop is {query.every_us / w:.0%} of it" if (w := getattr(source.window, "width_us", 0)) else ""
+        width_us = 0 if counted else getattr(source.window, "width_us", 0)
+        ratio = f", the hop is {query.every_us / width_us:.0%} of it" if width_us else ""
         lines.append(f"  {source.alias}: {source.stream.name} {source.window}{ratio}")
     return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"]), []
 
@@ -124,7 +128,7 @@ _EXPLAINED: dict[When, Callable[[Plan, Sequence[RecordedStream], Statistics | No
 def _draw(plan: Plan, statistics: Statistics, constants: Constants) -> list[str]:
     """Draw the tree, an operator a line, with its mode and what it costs per hop in every mode."""
     tree = _tree(plan.root)
-    sizes = Sizes(statistics, plan.query.every_us)
+    sizes = Sizes.of_query(plan.query, statistics)
     modes = dict(plan.of_paths())
     width = max(len(text) for text, _, _ in tree)
     head = f"{'':{width}}  mode  {'rows':>8}" + "".join(f"{mode:>9}" for mode in MODES)
@@ -197,10 +201,13 @@ def _explain_hop_migration(
             state = "is given its state, computed from the windows"
         lines.append(f"  {name_of(rel)}:{mode} {state}")
     # Nanoseconds a microsecond are milliseconds a second.
-    before = sum(c.total for _, _, c, _ in costs(running, statistics, constants)) / running.query.every_us
-    after = sum(c.total for _, _, c, _ in costs(target, statistics, constants)) / target.query.every_us
+    before, after = (
+        sum(c.total for _, _, c, _ in costs(plan, statistics, constants))
+        / Sizes.of_query(plan.query, statistics).hop_us
+        for plan in (running, target)
+    )
     lines.append(f"Expected cost per second of event time: {before:,.3f} ms before, {after:,.3f} ms after.")
-    if running.query.every_us != target.query.every_us:
+    if running.query.hop_us != target.query.hop_us:
         hops = [format_duration(p.query.every_us) for p in (running, target)]
         lines.append(f"Answers come every {hops[1]} instead of every {hops[0]}.")
     return [*lines, "It takes effect at a hop, after its answer; no answer is delayed, lost or given twice."]

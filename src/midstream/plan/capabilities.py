@@ -103,6 +103,20 @@ LIMITS: dict[str, Limit] = {
     "general migration to another hop": Limit(
         HOPS, "{strategy} goes on at the hops there are; for another hop use moving-state"
     ),
+    "other hop by rows": Limit(
+        HOPS, "HOP BY {rows} ROWS counts rows; another hop is for queries that hop by time, such as HOP BY 30 SECONDS"
+    ),
+    "tuples between hops of rows": Limit(
+        HOPS, "working=tuple cuts the time between two hops; with HOP BY {rows} ROWS operators work once a hop"
+    ),
+    "change of hops of rows": Limit(
+        HOPS,
+        "{which} counts rows (HOP BY {rows} ROWS), and versions meet at times: start it anew, or hop by time, such as "
+        "HOP BY 30 SECONDS",
+    ),
+    "general migration of hops of rows": Limit(
+        HOPS, "{strategy} meets the running plan at a time, and HOP BY {rows} ROWS counts rows; use moving-state"
+    ),
     "stream without a window": Limit(HOPS, "stream '{alias}' needs a window with HOP BY; write for example {example}"),
     "window of no length": Limit(HOPS, "a window of no length is empty at every hop: {window}"),
     "window that slides": Limit(

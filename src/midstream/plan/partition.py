@@ -1,6 +1,7 @@
 """How a query's work is split over buckets so that each result appears in exactly one of them.
 
-HOP BY                 -> hashed by columns that go through all joins, comparisons and groups, else one bucket
+HOP BY a time          -> hashed by columns that go through all joins, comparisons and groups, else one bucket
+HOP BY n ROWS          -> one bucket
 an equality class      -> its streams are hashed by it, all others go to every bucket
 no equality            -> the first stream is dealt out by the content of its rows, all others go to every bucket
 a global ROWS window   -> one bucket
@@ -100,6 +101,8 @@ def _of_changes(query: Query) -> Partitioning:
 
 
 def _of_hops(query: Query) -> Partitioning:
+    if query.hop_rows is not None:
+        return _one_bucket(f"HOP BY {query.hop_rows} ROWS counts the rows of all its streams")
     hashed = columns_to_hash(query.root)
     if not hashed:
         return _one_bucket("no column goes through all joins, comparisons and groups that tuples could be hashed by")

@@ -40,24 +40,30 @@ MOST_HOP_US = 2**60
 class Query:
     """A validated continuous query.
 
-    Hopping queries answer at every multiple T of `hop_us`, over the windows `T - w <= time < T`. Invariant: aliases of
-    scans are distinct, every joined source has a window, the root's columns are the output, their names distinct and
-    not reserved, and the operators are ones that can answer then.
+    Hopping queries answer at every multiple T of `hop_us`, over the windows `T - w <= time < T`, or after every
+    `hop_rows` rows, over the windows up to the last of them. Invariant: aliases of scans are distinct, every joined
+    source has a window, the root's columns are the output, their names distinct and not reserved, and the operators are
+    ones that can answer then.
     """
 
     root: Rel
     when: When = ROW
     emit: Emit = RESULTS
     hop_us: int | None = None
-    """How far apart hops are; None unless it hops."""
+    """How far apart hops are in time; None unless it hops by time."""
     text: str = field(default="", compare=False)
     """The SQL it was asked in, if it was."""
+    hop_rows: int | None = field(default=None, metadata={"later": True})
+    """After how many rows of its streams it hops; None unless it hops by rows."""
 
     def __post_init__(self) -> None:
-        if (self.hop_us is None) == (self.when == HOP) or (self.emit in (COMPLETE, DELTA)) != (self.when == HOP):
+        hops = (self.hop_us is not None) + (self.hop_rows is not None)
+        if hops != (self.when == HOP) or (self.emit in (COMPLETE, DELTA)) != (self.when == HOP):
             raise PlanError(f"a query that answers by {self.when} does not emit {self.emit} every {self.hop_us}")
         if self.hop_us is not None and not 0 < self.hop_us < MOST_HOP_US:
             raise PlanError(f"a hop is longer than nothing: HOP BY {format_duration(self.hop_us)}")
+        if self.hop_rows is not None and not 0 < self.hop_rows < MOST_HOP_US:
+            raise PlanError(f"a hop has one row or more: HOP BY {self.hop_rows} ROWS")
         for alias in self.aliases:
             if self.aliases.count(alias) > 1:
                 raise PlanError(f"alias '{alias}' stands for two streams")
@@ -119,8 +125,8 @@ class Query:
 
     @property
     def every_us(self) -> int:
-        """Return how far apart the hops of a query are that hops."""
-        assert self.hop_us is not None, "a hopping query"
+        """Return how far apart the hops of a query are that hops by time."""
+        assert self.hop_us is not None, "a query that hops by time"
         return self.hop_us
 
     @property
@@ -137,7 +143,7 @@ class Query:
         return 0 if self.when == HOP else self.parts.timed_us
 
     def next_answer_us(self, time_us: int) -> int:
-        """Return the first hop at a time or after it; without hops the time itself."""
+        """Return the first hop at a time or after it; without hops in time the time itself."""
         return time_us if self.hop_us is None else -(-time_us // self.hop_us) * self.hop_us
 
     @property
@@ -175,6 +181,11 @@ class Query:
 def hop_query(root: Rel, hop_us: int, emit: Emit = COMPLETE, text: str = "") -> Query:
     """Return the query of a tree that answers at every multiple of `hop_us`."""
     return Query(root, HOP, emit, hop_us, text)
+
+
+def counted_query(root: Rel, hop_rows: int, emit: Emit = COMPLETE, text: str = "") -> Query:
+    """Return the query of a tree that answers after every `hop_rows` rows of its streams."""
+    return Query(root, HOP, emit, None, text, hop_rows)
 
 
 def row_query(root: Rel, text: str = "") -> Query:

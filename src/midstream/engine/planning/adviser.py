@@ -37,5 +37,5 @@ class HopAdviser:
         if plan is None or hops < self._adaptation.every:
             return None
         self._hops, self._work_s = 0, 0.0
-        other = self._adaptation.other_hop(plan, work_s / hops, plan.query.every_us / 1e6)
+        other = self._adaptation.other_hop(plan, work_s / hops, (plan.query.hop_us or 0) / 1e6)
         return other or self._adaptation.better(plan, statistics, load_constants())

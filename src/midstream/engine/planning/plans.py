@@ -9,6 +9,7 @@ from midstream.model.statistics import Statistics
 from midstream.optimize.hopping.choose import choose
 from midstream.optimize.hopping.cost import Constants
 from midstream.plan.capabilities import refuse
+from midstream.plan.modes import TUPLE
 from midstream.plan.plan import Plan
 from midstream.plan.query import Query
 from midstream.plan.spec import SAME, PlanSpec, parse_spec
@@ -36,6 +37,8 @@ def planned(
     query: Query, spec: PlanSpec, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> Plan:
     """Return the plan that a specification asks for, but for its hop."""
+    if query.hop_rows is not None and spec.working == TUPLE:
+        raise refuse("tuples between hops of rows", rows=query.hop_rows)
     known, measured = statistics or Statistics(), constants or load_constants()
     return choose(query, known, measured, spec.shape, spec.modes, spec.working)
 
@@ -56,6 +59,13 @@ def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | 
     check_hop_request(request)
     kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec: PlanSpec = parse_spec(request.plan, kept)
+    rows = running.query.hop_rows
+    if rows is not None and spec.hop_us is not None:
+        raise refuse("other hop by rows", rows=rows)
+    if rows is not None and request.general:
+        raise refuse("general migration of hops of rows", strategy=request.strategy, rows=rows)
+    if rows is not None and spec.working == TUPLE:
+        raise refuse("tuples between hops of rows", rows=rows)
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
     if request.general and query.hop_us != running.query.hop_us:
         raise refuse("general migration to another hop", strategy=request.strategy)

@@ -47,7 +47,7 @@ class SeenSizes:
 
     def see(self, plan: Plan, given: Sequence[OperatorStatistics | None], statistics: Statistics) -> Statistics:
         """Take what the operators of a plan have given, in its order; return statistics that know of it."""
-        sizes = Sizes(statistics, plan.query.every_us)
+        sizes = Sizes.of_query(plan.query, statistics)
         together: dict[str, tuple[Rel, OperatorStatistics]] = {}
         for rel, mine in zip(operators(plan.root), given, strict=True):
             text = signature(rel, statistics)
@@ -59,7 +59,7 @@ class SeenSizes:
         for text, (rel, mine) in together.items():
             expected = sizes.of(rel)
             self._seen.pop(text, None)
-            self._seen[text] = Seen(rel, filled(mine, expected, plan.query.every_us), expected)
+            self._seen[text] = Seen(rel, filled(mine, expected, sizes.hop_us), expected)
         while len(self._seen) > REMEMBERED:
             del self._seen[next(iter(self._seen))]
         return replace(statistics, measured={text: seen.now(sizes) for text, seen in self._seen.items()})

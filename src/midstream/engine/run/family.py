@@ -1,6 +1,7 @@
 """Families of queries: which kind of run answers a plan, by when its query answers, or by the framework it runs in."""
 
 from midstream.engine.run.contract import Framework, VersionRun
+from midstream.engine.run.counted_hops import CountedHopsRun
 from midstream.engine.run.hopping import HoppingRun
 from midstream.engine.run.sites import SitesRun
 from midstream.engine.run.sliding import SlidingRun
@@ -15,7 +16,7 @@ FRAMEWORK: dict[str, type[VersionRun]] = {SITES: SitesRun}
 
 def family_of(plan: Plan) -> type[VersionRun]:
     """Return the kind of run that answers a plan, where no framework says otherwise."""
-    return FAMILY[plan.query.when]
+    return CountedHopsRun if plan.query.hop_rows is not None else FAMILY[plan.query.when]
 
 
 def run_of(plan: Plan, framework: Framework) -> type[VersionRun]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 
 from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.statistics import BucketStatistics, look_at
@@ -103,7 +104,7 @@ class HoppingRun(VersionRun):
     @classmethod
     def adopt(cls, version: int, spec: RunSpec, exported: Any, remembered: dict[str, Any]) -> "HoppingRun":
         """Go on with an execution as it was exported."""
-        return HoppingRun(version, exported, remembered, spec)
+        return cls(version, exported, remembered, spec)
 
     @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "HoppingRun":
@@ -224,19 +225,25 @@ class HoppingRun(VersionRun):
             self._see_oldest(first_us, self.last_us, FOREVER)
 
     def _answer(self, hop_us: int) -> None:
-        answer = self.execution.answer(hop_us)
+        self._emit(hop_us, self.execution.answer(hop_us), hop_us)
+        self._expect_next(hop_us)
+
+    def _expect_next(self, hop_us: int) -> None:
+        self.next_us = next_hop(hop_us, self.hop_us)
+
+    def _emit(self, hop_us: int, answer: list[pa.RecordBatch], hop: int) -> None:
+        """Let an answer leave; `hop` is what it is known by."""
         self.hops_passed += 1
         oldest_us, print_ = FOREVER, 0
         if self._traced or self._drain is not None:
             oldest_us, print_ = self.execution.lineage()
-        self.hops.append((hop_us, oldest_us, print_))
+        self.hops.append((hop, oldest_us, print_))
         self._see_oldest(hop_us, hop_us, oldest_us)
         answer = [batch for batch in answer if batch.num_rows]
-        self.leaving += [Leaving(self.version, Results(batch), hop_us=hop_us) for batch in answer]
+        self.leaving += [Leaving(self.version, Results(batch), hop_us=hop) for batch in answer]
         self._quiet = not answer
         self.last_us = hop_us
         self._switch_plans(hop_us)
-        self.next_us = next_hop(hop_us, self.hop_us)
 
     def trace(self, on: bool) -> None:
         """Let hops say from now on how old the rows in their windows are; or not."""
@@ -303,7 +310,7 @@ class HoppingRun(VersionRun):
             self._switch_plans(at_us)
         elif self.last_us is not None and self.last_us >= at_us:
             self._switch_plans(self.last_us)
-            self.next_us = next_hop(self.last_us, self.hop_us)
+            self._expect_next(self.last_us)
 
     def target(self, request: MigrationRequest, written: Any | None = None) -> Plan:
         """Return the plan a migration asks for, from the last one that was asked for."""

@@ -1,4 +1,4 @@
-"""The hop clause at the end of a query: `HOP BY 30 SECONDS`, `HOP BY 30 SECONDS EMIT DELTA`."""
+"""The hop clause at the end of a query: `HOP BY 30 SECONDS`, `HOP BY 30 SECONDS EMIT DELTA`, `HOP BY 100 ROWS`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,15 @@ _LEVEL = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 class HopClause:
     """How far apart hops are, what each of them gives, and the place of the clause in the text."""
 
-    hop_us: int
+    hop_us: int | None
     emit: Emit
     offset: int | None = None
+    rows: int | None = None
+    """Rows between two hops, where rows are counted; then `hop_us` is None."""
 
     def __str__(self) -> str:
-        return f"HOP BY {format_duration(self.hop_us)}" + (" EMIT DELTA" if self.emit == DELTA else "")
+        every = f"{self.rows} ROWS" if self.hop_us is None else format_duration(self.hop_us)
+        return f"HOP BY {every}" + (" EMIT DELTA" if self.emit == DELTA else "")
 
 
 def take_hop(tokens: Sequence[Token], sql: str) -> tuple[list[Token], HopClause | None]:
@@ -65,23 +68,44 @@ class _Reader(Cursor):
     """A cursor over the tokens of the hop clause."""
 
     what = in_time = "HOP BY"
-    example = "write for example HOP BY 30 SECONDS"
+    example = "write for example HOP BY 30 SECONDS, or HOP BY 100 ROWS"
     after_number = ("EMIT", ";", ")", "")
 
     def read(self) -> tuple[HopClause, int]:
         """Read the clause; return it with the index after it."""
         offset = self.offset()
         self.index += 2
+        if (rows := self.counted(offset)) is not None:
+            return HopClause(None, self.ending(), offset, rows), self.index
         hop_us = self.duration()
         if not 0 < hop_us < MOST_HOP_US:
             message = f"a hop is longer than nothing: HOP BY {format_duration(hop_us)}"
             if hop_us > 0:
                 message = "a hop this long cannot be counted in microseconds"
             raise error_at(message, self.sql, offset)
+        return HopClause(hop_us, self.ending(), offset), self.index
+
+    def counted(self, offset: int) -> int | None:
+        """Read `100 ROWS`, if rows are counted."""
+        begin = self.index
+        self.skip("-")
+        self.index += 1
+        if self.word() not in ("ROWS", "ROW"):
+            self.index = begin
+            return None
+        self.index = begin
+        rows = self.signed_number()
+        self.index += 1
+        if rows.denominator != 1 or not 0 < rows < MOST_HOP_US:
+            raise error_at("a hop is after a whole number of rows; write for example HOP BY 100 ROWS", self.sql, offset)
+        return int(rows)
+
+    def ending(self) -> Emit:
+        """Read what is emitted; nothing may follow."""
         emit = self.emit() if self.skip("EMIT") else COMPLETE
         if self.word() not in (";", ""):
             raise self.error(f"HOP BY ends the query, but after it is {self.found()}")
-        return HopClause(hop_us, emit, offset), self.index
+        return emit
 
     def emit(self) -> Emit:
         emit = _EMITS.get(self.word())

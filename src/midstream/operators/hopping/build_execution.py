@@ -22,7 +22,7 @@ from midstream.model.batch import mixed
 from midstream.operators.contract.execution import Progress, StateSize
 from midstream.operators.hopping.build import Tree, build, open_windows, origins, window_columns
 from midstream.operators.hopping.coding import Coding, check_codes, is_numbered
-from midstream.operators.hopping.emission import Emission
+from midstream.operators.hopping.emission import Emission, Stamp
 from midstream.operators.hopping.node import RECENT, Input, Leaf, Node, OperatorStatistics, Shaped
 from midstream.operators.hopping.rows import ByRow
 from midstream.operators.hopping.tuples import FOREVER, Chosen, Tuples, together
@@ -70,6 +70,8 @@ class HopExecution:
         if not self._arrivals:
             return {}
         (first_us, before), (last_us, now) = self._arrivals[0], self._arrivals[-1]
+        if first_us == last_us and self.plan.query.hop_us is None:
+            return {}
         if first_us == last_us:  # the first hop: what has come, has come for it
             first_us, before = last_us - self.plan.query.every_us, dict.fromkeys(now, 0)
         return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
@@ -141,9 +143,9 @@ class HopExecution:
             self._given.append(given)
         self.spent_s += time.perf_counter() - started
 
-    def answer(self, hop_us: int) -> list[pa.RecordBatch]:
+    def answer(self, hop_us: int, stamp: Stamp | None = None) -> list[pa.RecordBatch]:
         """Close a hop: return the answer, or its change, in one batch or, of long texts, in several."""
-        out = self._answer(hop_us)
+        out = self._answer(hop_us, stamp or Stamp(hop_us, hop_us))
         self.count_arrivals(hop_us)
         self._renew()
         return out
@@ -172,19 +174,19 @@ class HopExecution:
         self.switch_plan(self.plan)
         self._renew_at = 2 * self.coding.held + SLACK
 
-    def _answer(self, hop_us: int) -> list[pa.RecordBatch]:
+    def _answer(self, hop_us: int, stamp: Stamp) -> list[pa.RecordBatch]:
         started = time.perf_counter()
         given = self.close(hop_us)
         if self.plan.query.emit != DELTA:
             self.spent_s += time.perf_counter() - started
-            return self.emission.leaving(hop_us, given.rows)
+            return self.emission.leaving(stamp, given.rows)
         if given.signs is not None:
             rows, signs = self.emission.change_by(hop_us, together([*self._given, given]))
             self._given = []
         else:
             rows, signs = self.emission.change_to(given)
         self.spent_s += time.perf_counter() - started
-        return self.emission.leaving(hop_us, rows, signs)
+        return self.emission.leaving(stamp, rows, signs)
 
     @property
     def idle(self) -> bool:

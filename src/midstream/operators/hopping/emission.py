@@ -4,6 +4,7 @@ Rows leave in the order of their values, so that the output does not depend on p
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,14 @@ from midstream.plan.expr import Column
 
 PLACE_BYTES = 32
 """For each row that leaves: its place, its time, its hop and its sign."""
+
+
+class Stamp(NamedTuple):
+    """What the rows of an answer say of it: its time, and which hop it is of."""
+
+    time_us: int
+    hop: int
+    """The same time again; where rows are counted, how many there were before the answer."""
 
 
 class Emission:
@@ -62,10 +71,10 @@ class Emission:
         """Return the memory held."""
         return self.bag.nbytes + self._last.rows.nbytes
 
-    def leaving(self, hop_us: int, rows: Matrix, signs: Vector | None = None) -> list[pa.RecordBatch]:
+    def leaving(self, stamp: Stamp, rows: Matrix, signs: Vector | None = None) -> list[pa.RecordBatch]:
         """Return the answer at a hop, or with signs its change, in the order of its values; long texts in pieces."""
         fields = [pa.field(c.name, c.type) for c in self._columns]
-        return decoded(self._coding, hop_us, rows, fields, signs)
+        return decoded(self._coding, stamp, rows, fields, signs)
 
 
 def value_order(coding: Coding, rows: Matrix, types: Sequence[pa.DataType], signs: Vector | None) -> Vector:
@@ -90,7 +99,7 @@ def _order(keys: Sequence[Vector]) -> Vector:
 
 
 def decoded(
-    coding: Coding, hop_us: int, rows: Matrix, fields: Sequence[pa.Field], signs: Vector | None
+    coding: Coding, stamp: Stamp, rows: Matrix, fields: Sequence[pa.Field], signs: Vector | None
 ) -> list[pa.RecordBatch]:
     """Return rows of codes as they leave at a hop: in order, in one batch or, of long texts, in several."""
     types = [f.type for f in fields]
@@ -102,8 +111,8 @@ def decoded(
     out = []
     for piece in coding.pieces(rows, types):
         arrays = [coding.decode(np.ascontiguousarray(rows[piece, k]), t) for k, t in enumerate(types)]
-        at = pa.array(np.full(piece.stop - piece.start, hop_us, np.int64))
-        arrays += [at, at, *([] if signs is None else [pa.array(signs[order[piece]])])]
+        stamped = [pa.array(np.full(piece.stop - piece.start, value, np.int64)) for value in stamp]
+        arrays += [*stamped, *([] if signs is None else [pa.array(signs[order[piece]])])]
         out.append(pa.RecordBatch.from_arrays(arrays, names=names))
     return out
 
@@ -113,17 +122,17 @@ def merged(answers: Sequence[pa.RecordBatch], columns: int) -> list[pa.RecordBat
     if len(answers) == 1:
         return list(answers)
     coding, schema = Coding(), answers[0].schema
-    hop_us = answers[0].column("_hop")[0].as_py()
+    stamp = Stamp(*(answers[0].column(name)[0].as_py() for name in ("_time", "_hop")))
     rows = np.empty((sum(a.num_rows for a in answers), columns), np.int64)
     for k in range(columns):
         rows[:, k] = np.concatenate([coding.encode(a.column(k)) for a in answers])
     fields = [schema.field(k) for k in range(columns)]
     if "_sign" not in schema.names:
-        return decoded(coding, hop_us, rows, fields, None)
+        return decoded(coding, stamp, rows, fields, None)
     signs = np.concatenate([a.column("_sign").to_numpy() for a in answers])
     # What comes in one bucket may go in another.
     rows, signs = _net(rows[signs > 0], rows[signs < 0])
-    return decoded(coding, hop_us, rows, fields, signs)
+    return decoded(coding, stamp, rows, fields, signs)
 
 
 def _net(new: Matrix, old: Matrix) -> tuple[Matrix, Vector]:

@@ -40,7 +40,7 @@ def choose(
         raise PlanError(f"there is no plan shape {shape!r}; the shapes are {', '.join(SHAPES)}")
     if isinstance(modes, str) and modes not in ("auto", "delta", "complete"):
         raise PlanError(f"there are no modes {modes!r}; they are auto, delta, complete, or one for each operator")
-    sizes = Sizes(statistics or Statistics(), query.every_us)
+    sizes = Sizes.of_query(query, statistics or Statistics())
     best = _shaped(query, shape, sizes, constants or Constants(), working)
     asked = best.modes
     if modes != "auto":
@@ -79,7 +79,7 @@ def left_out(query: Query, statistics: Statistics, constants: Constants) -> tupl
 
     Only large queries leave some out; those may have yet others.
     """
-    _, search = searched(query.root, query.emit, Pricing(Sizes(statistics, query.every_us), constants))
+    _, search = searched(query.root, query.emit, Pricing(Sizes.of_query(query, statistics), constants))
     return search.looked_at, search.left_out
 
 
@@ -95,7 +95,7 @@ def costs(
     plan: Plan, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> list[tuple[Rel, str, Cost, Size]]:
     """Return every operator of a plan with its mode, what it costs per hop, and the size of its answer."""
-    sizes = Sizes(statistics or Statistics(), plan.query.every_us)
+    sizes = Sizes.of_query(plan.query, statistics or Statistics())
     c, found = constants or Constants(), []
     for node, mode, way in zip(operators(plan.root), plan.modes, plan.working, strict=True):
         emitted = node is plan.root and plan.query.emit == DELTA

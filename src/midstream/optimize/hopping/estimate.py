@@ -39,8 +39,9 @@ from midstream.optimize.hopping.graph import (
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.select_below import select_below
 from midstream.optimize.matches import Matches
-from midstream.plan.algebra import Rel, Scan
+from midstream.plan.algebra import Rel, Scan, scans
 from midstream.plan.expr import Column, Expr, columns
+from midstream.plan.query import Query
 from midstream.plan.window import RangeWindow
 
 ByValues = dict[Name, Values]
@@ -63,6 +64,15 @@ class Sizes:
         self._of_graph: dict[Graph, Size] = {}
         self._of_part: dict[Part, Size] = {}
         self._pushed: dict[Difference, Graph] = {}
+
+    @classmethod
+    def of_query(cls, query: Query, statistics: Statistics) -> "Sizes":
+        """Return the sizes for the hop of a query; rows that are counted come as fast as is known."""
+        if query.hop_rows is None:
+            return cls(statistics, query.every_us)
+        streams = {scan.source.stream.name: scan for scan in scans(query.root)}
+        together = sum(rows_per_s(statistics, scan) for scan in streams.values())
+        return cls(statistics, max(1, round(query.hop_rows * 1e6 / max(together, 1e-6))))
 
     def of(self, rel: Rel) -> Size:
         """Return the size of a tree's answer."""
