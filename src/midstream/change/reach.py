@@ -174,9 +174,8 @@ class _OfHops(Reach):
         return "its answers may have no rows"
 
     def answers_s(self, rows_per_s: Mapping[str, float]) -> tuple[float, float] | None:
-        if self.query.hop_rows is not None:
-            return None
-        return self.query.every_us / 1e6, self.query.every_us / 1e6
+        every_s = self.query.hop_span_us(sum(rows_per_s.values())) / 1e6
+        return every_s, every_s
 
 
 _REACHES: dict[Emit, type[Reach]] = {RESULTS: _OfRows, CHANGES: _OfDifference, COMPLETE: _OfHops, DELTA: _OfHops}

@@ -91,7 +91,7 @@ def check_removable(number: int, known: Iterable[int]) -> int:
 def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
     """Refuse a change that cannot be honoured."""
     for plan, which in ((old, "the running query"), (new, "the new query")):
-        _check_meets(plan, which)
+        plan.query.ask_of_times("change of hops of rows", which=which)
         if not reach_of(plan).drains and request.method != IMMEDIATE:
             raise refuse("change of a difference", which=which, allowed=IMMEDIATE, method=request.method)
     changed = schema_change(columns_of(old), columns_of(new))
@@ -102,15 +102,9 @@ def check_change(old: Plan, new: Plan, request: ChangeRequest) -> None:
 def check_control(request: ControlRequest, running: Sequence[Plan]) -> None:
     """Refuse a control element that cannot be honoured."""
     for plan in running:
-        _check_meets(plan, "the running query")
+        plan.query.ask_of_times("change of hops of rows", which="the running query")
     if request.element == DSTOP and not all(reach_of(plan).drains for plan in running):
         raise refuse("drain of a difference")
-
-
-def _check_meets(plan: Plan, which: str) -> None:
-    """Refuse a query whose answers are not of times."""
-    if plan.query.hop_rows is not None:
-        raise refuse("change of hops of rows", which=which, rows=plan.query.hop_rows)
 
 
 def columns_of(plan: Plan) -> pa.Schema:

@@ -93,13 +93,11 @@ def _explain_hopping(plan: Plan, streams: Sequence[RecordedStream], statistics: 
     """Return a hopping plan as people read it: output, tree with costs, windows, partitioning."""
     query, known, constants = plan.query, _known(plan, streams, statistics), load_constants()
     lines = ["Output", *(f"  {c.name}: {c.type}" for c in query.root.columns)]
-    counted = query.hop_rows is not None
-    of = "how many rows there were before the answer" if counted else "the time the answer is of"
+    of = "how many rows there were before the answer" if query.counts else "the time the answer is of"
     lines.append(f"  _hop: {of}, a multiple of the hop")
     if query.emit == DELTA:
         lines.append("  _sign: +1 when a row comes into the answer, -1 when it goes")
-    hop = f"{query.hop_rows} rows" if counted else format_duration(query.every_us)
-    lines.append(f"Hop by {hop}, emit {query.emit}")
+    lines.append(f"Hop by {query.hop_text}, emit {query.emit}")
     lines.append(f"Plan {plan}")
     lines += [f"  {line}" for line in _draw(plan, known, constants)]
     total = sum(c.total for _, _, c, _ in costs(plan, known, constants))
@@ -112,7 +110,7 @@ def _explain_hopping(plan: Plan, streams: Sequence[RecordedStream], statistics: 
         lines.append("  that follow from them, are not looked at: the query is too large for all")
     lines.append("Windows")
     for source in query.sources:
-        width_us = 0 if counted else getattr(source.window, "width_us", 0)
+        width_us = 0 if query.counts else getattr(source.window, "width_us", 0)
         ratio = f", the hop is {query.every_us / width_us:.0%} of it" if width_us else ""
         lines.append(f"  {source.alias}: {source.stream.name} {source.window}{ratio}")
     return "\n".join([*lines, "Partitioning", f"  {plan.partitioning}"]), []

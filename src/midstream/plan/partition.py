@@ -101,8 +101,8 @@ def _of_changes(query: Query) -> Partitioning:
 
 
 def _of_hops(query: Query) -> Partitioning:
-    if query.hop_rows is not None:
-        return _one_bucket(f"HOP BY {query.hop_rows} ROWS counts the rows of all its streams")
+    if query.counts:
+        return _one_bucket(query.counts)
     hashed = columns_to_hash(query.root)
     if not hashed:
         return _one_bucket("no column goes through all joins, comparisons and groups that tuples could be hashed by")

@@ -19,6 +19,7 @@ from midstream.plan.sql_text import sql_text
 from midstream.plan.window import RangeInstances
 
 When = Literal["row", "hop", "close"]
+Pace = Literal["row", "hop", "close", "count"]
 ROW: When = "row"
 HOP: When = "hop"
 CLOSE: When = "close"
@@ -124,6 +125,34 @@ class Query:
         return schema_of(self.root)
 
     @property
+    def pace(self) -> Pace:
+        """Return what brings its answers: as `when`, but that hops of rows are told from those of time."""
+        return self.when if self.hop_rows is None else "count"
+
+    @property
+    def hop_text(self) -> str:
+        """Return how far apart hops are, as people read it."""
+        return format_duration(self.every_us) if self.hop_rows is None else f"{self.hop_rows} rows"
+
+    @property
+    def counts(self) -> str | None:
+        """Return what it counts in one place for all buckets, or None."""
+        return None if self.hop_rows is None else f"HOP BY {self.hop_rows} ROWS counts the rows of all its streams"
+
+    def ask_of_times(self, limit: str, **named: str) -> None:
+        """Refuse what is asked of a query whose hops are no times, by a limit of its own."""
+        if self.hop_rows is not None:
+            raise refuse(limit, rows=self.hop_rows, **named)
+
+    def hop_span_us(self, rows_per_s: float) -> int:
+        """Return how far apart hops are in time, or are to be expected when so many rows come."""
+        return self.every_us if self.hop_rows is None else max(1, round(self.hop_rows * 1e6 / max(rows_per_s, 1e-6)))
+
+    def hop_before_us(self, hop_us: int) -> int:
+        """Return the time of the hop before one; that time itself where it is not known."""
+        return hop_us - self.every_us if self.hop_rows is None else hop_us
+
+    @property
     def every_us(self) -> int:
         """Return how far apart the hops of a query are that hops by time."""
         assert self.hop_us is not None, "a query that hops by time"
@@ -181,11 +210,6 @@ class Query:
 def hop_query(root: Rel, hop_us: int, emit: Emit = COMPLETE, text: str = "") -> Query:
     """Return the query of a tree that answers at every multiple of `hop_us`."""
     return Query(root, HOP, emit, hop_us, text)
-
-
-def counted_query(root: Rel, hop_rows: int, emit: Emit = COMPLETE, text: str = "") -> Query:
-    """Return the query of a tree that answers after every `hop_rows` rows of its streams."""
-    return Query(root, HOP, emit, None, text, hop_rows)
 
 
 def row_query(root: Rel, text: str = "") -> Query:

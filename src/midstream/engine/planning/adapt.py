@@ -67,8 +67,8 @@ def adaptation_of(text: str | None, plan: Plan) -> Adaptation | None:
     found = parse_adaptation(text)
     if found is None:
         return None
-    if plan.query.hop_rows is not None and HOP in found.kinds:
-        raise refuse("other hop by rows", rows=plan.query.hop_rows)
+    if HOP in found.kinds:
+        plan.query.ask_of_times("other hop by rows")
     if not plan.query.joint:
         raise refuse("adaptation")
     if HOP in found.kinds and not found.least_us <= plan.query.every_us <= found.most_us:

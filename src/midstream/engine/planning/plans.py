@@ -37,8 +37,8 @@ def planned(
     query: Query, spec: PlanSpec, statistics: Statistics | None = None, constants: Constants | None = None
 ) -> Plan:
     """Return the plan that a specification asks for, but for its hop."""
-    if query.hop_rows is not None and spec.working == TUPLE:
-        raise refuse("tuples between hops of rows", rows=query.hop_rows)
+    if spec.working == TUPLE:
+        query.ask_of_times("tuples between hops of rows")
     known, measured = statistics or Statistics(), constants or load_constants()
     return choose(query, known, measured, spec.shape, spec.modes, spec.working)
 
@@ -59,13 +59,12 @@ def migrated(running: Plan, request: MigrationRequest, statistics: Statistics | 
     check_hop_request(request)
     kept = PlanSpec(SAME, NOT_SAID, running.working[0] if running.working else "window")
     spec: PlanSpec = parse_spec(request.plan, kept)
-    rows = running.query.hop_rows
-    if rows is not None and spec.hop_us is not None:
-        raise refuse("other hop by rows", rows=rows)
-    if rows is not None and request.general:
-        raise refuse("general migration of hops of rows", strategy=request.strategy, rows=rows)
-    if rows is not None and spec.working == TUPLE:
-        raise refuse("tuples between hops of rows", rows=rows)
+    if spec.hop_us is not None:
+        running.query.ask_of_times("other hop by rows")
+    if request.general:
+        running.query.ask_of_times("general migration of hops of rows", strategy=request.strategy)
+    if spec.working == TUPLE:
+        running.query.ask_of_times("tuples between hops of rows")
     query = running.query if spec.hop_us is None else replace(running.query, hop_us=spec.hop_us)
     if request.general and query.hop_us != running.query.hop_us:
         raise refuse("general migration to another hop", strategy=request.strategy)

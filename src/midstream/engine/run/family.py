@@ -7,16 +7,18 @@ from midstream.engine.run.sites import SitesRun
 from midstream.engine.run.sliding import SlidingRun
 from midstream.operators.build import SITES
 from midstream.plan.plan import Plan
-from midstream.plan.query import CLOSE, HOP, ROW, When
+from midstream.plan.query import Pace
 
-FAMILY: dict[When, type[VersionRun]] = {ROW: SlidingRun, CLOSE: SlidingRun, HOP: HoppingRun}
+FAMILY: dict[Pace, type[VersionRun]] = {
+    "row": SlidingRun, "close": SlidingRun, "hop": HoppingRun, "count": CountedHopsRun,
+}  # fmt: skip
 FRAMEWORK: dict[str, type[VersionRun]] = {SITES: SitesRun}
 """Frameworks whose runs are of a kind of their own."""
 
 
 def family_of(plan: Plan) -> type[VersionRun]:
     """Return the kind of run that answers a plan, where no framework says otherwise."""
-    return CountedHopsRun if plan.query.hop_rows is not None else FAMILY[plan.query.when]
+    return FAMILY[plan.query.pace]
 
 
 def run_of(plan: Plan, framework: Framework) -> type[VersionRun]:

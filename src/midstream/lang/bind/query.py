@@ -24,7 +24,7 @@ from midstream.plan.aggregates import UserAggregate
 from midstream.plan.algebra import Distinct, Except, Project, Rel, Union, read_only_used
 from midstream.plan.coerce import settle, unify
 from midstream.plan.expr import Column, Expr, Literal, cast_to
-from midstream.plan.query import Query, counted_query, hop_query, row_query
+from midstream.plan.query import Query, row_query
 
 OPERATORS = (TokenType.EXCEPT, TokenType.UNION, TokenType.INTERSECT)
 """The tokens that stand between the sides of set operations."""
@@ -43,12 +43,7 @@ def bind(
     try:
         binder = _QueryBinder(statement, Names(tree, catalog))
         root = read_only_used(binder.relation(unwrapped(tree, text), ""))
-        if clause is None:
-            return row_query(root, text)
-        if clause.rows is not None:
-            return counted_query(root, clause.rows, clause.emit, text)
-        assert clause.hop_us is not None, "hops are by time or by rows"
-        return hop_query(root, clause.hop_us, clause.emit, text)
+        return row_query(root, text) if clause is None else clause.query(root, text)
     except PlanError as error:
         raise SqlError(str(error)) from None
 

@@ -8,7 +8,8 @@ from sqlglot import Token, TokenType
 from midstream.lang.syntax.cursor import Cursor
 from midstream.lang.syntax.place import error_at
 from midstream.model.time import format_duration
-from midstream.plan.query import COMPLETE, DELTA, MOST_HOP_US, Emit
+from midstream.plan.algebra import Rel
+from midstream.plan.query import COMPLETE, DELTA, HOP, MOST_HOP_US, Emit, Query
 
 _EMITS: dict[str, Emit] = {"COMPLETE": COMPLETE, "DELTA": DELTA}
 _LEVEL = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
@@ -23,6 +24,10 @@ class HopClause:
     offset: int | None = None
     rows: int | None = None
     """Rows between two hops, where rows are counted; then `hop_us` is None."""
+
+    def query(self, root: Rel, text: str) -> Query:
+        """Return the query of a tree that hops so."""
+        return Query(root, HOP, self.emit, self.hop_us, text, self.rows)
 
     def __str__(self) -> str:
         every = f"{self.rows} ROWS" if self.hop_us is None else format_duration(self.hop_us)

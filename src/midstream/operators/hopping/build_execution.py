@@ -70,10 +70,10 @@ class HopExecution:
         if not self._arrivals:
             return {}
         (first_us, before), (last_us, now) = self._arrivals[0], self._arrivals[-1]
-        if first_us == last_us and self.plan.query.hop_us is None:
-            return {}
         if first_us == last_us:  # the first hop: what has come, has come for it
-            first_us, before = last_us - self.plan.query.every_us, dict.fromkeys(now, 0)
+            first_us, before = self.plan.query.hop_before_us(last_us), dict.fromkeys(now, 0)
+        if first_us == last_us:
+            return {}
         return {alias: (now[alias] - before[alias]) * 1e6 / (last_us - first_us) for alias in now}
 
     def lately(self) -> list[OperatorStatistics | None]:

@@ -68,11 +68,9 @@ class Sizes:
     @classmethod
     def of_query(cls, query: Query, statistics: Statistics) -> "Sizes":
         """Return the sizes for the hop of a query; rows that are counted come as fast as is known."""
-        if query.hop_rows is None:
-            return cls(statistics, query.every_us)
         streams = {scan.source.stream.name: scan for scan in scans(query.root)}
         together = sum(rows_per_s(statistics, scan) for scan in streams.values())
-        return cls(statistics, max(1, round(query.hop_rows * 1e6 / max(together, 1e-6))))
+        return cls(statistics, query.hop_span_us(together))
 
     def of(self, rel: Rel) -> Size:
         """Return the size of a tree's answer."""
