@@ -97,8 +97,11 @@ def test_the_record_says_what_was_expected_and_what_was_counted() -> None:
     assert run.migrations()[1]["state"] == "running", "its window is not over"
     assert track["predicted"]["duration_us"] == 2_000_000
     assert 0 < moving["predicted"]["spike_ms"] < moving["predicted"]["start_ms"]
-    assert track["predicted"]["work_ms"] > moving["predicted"]["start_ms"]
+    assert track["predicted"]["work_ms"] > moving["predicted"]["start_ms"] == moving["predicted"]["delay_ms"]
+    assert 0 < track["predicted"]["delay_ms"] < moving["predicted"]["delay_ms"]
+    assert moving["work_ms"] == moving["start_ms"] > 0
     run.finish()
+    assert run.migrations()[1]["work_ms"] > run.migrations()[1]["start_ms"] > 0
 
 
 def test_what_is_asked_is_checked() -> None:

@@ -37,7 +37,7 @@ class Network:
             self.counts[message.kind, message.name] += 1
             channel = self._channels.setdefault((message.sender, message.to), deque())
             if self._rng.random() < 0.1:
-                again = read_message(json.loads(json.dumps(message.to_json())))
+                again = read_message(message.sender, message.to, json.loads(json.dumps(message.to_json())))
                 assert again == message
                 message = again
             channel.append(message)

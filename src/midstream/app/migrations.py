@@ -87,6 +87,14 @@ def _rows(record: dict[str, Any]) -> str:
     return f"{record['rows_old']:,}, {record['rows_new']:,}{said}"
 
 
+def _work(record: dict[str, Any]) -> str:
+    """Say what both plans of a general strategy took, beside what was expected."""
+    expected = record.get("predicted", {}).get("work_ms")
+    if not record.get("work_ms"):
+        return ""
+    return f"{record['work_ms']:.1f} ms" + ("" if expected is None else f" ({expected:.1f} ms expected)")
+
+
 FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "strategy": lambda r: str(r["strategy"]),
     "state": lambda r: str(r["state"]),
@@ -99,6 +107,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "rows held back": lambda r: f"{r['rows_buffered']:,}",
     "predicate evaluations": lambda r: f"{r['predicate_evaluations']:,}",
     "switch took": lambda r: f"{r['start_ms']:.1f} ms",
+    "work of both plans": _work,
     "longest gap without output": _gap,
     "largest output delay": lambda r: f"{r['output_delay_us'] / 1e6:g} s",
 }

@@ -43,6 +43,8 @@ class MigrationRecord(Progress):
     """Rows from there on that it took in before it answered."""
     batches: int = 0
     """Micro-batches at whose end it was under way."""
+    work_ms: float = 0.0
+    """What both plans of a general strategy took of the clock while it lasted, the switch included."""
     predicted: dict[str, float] = field(default_factory=dict)
     """What was expected of a general strategy when it started."""
 
@@ -71,7 +73,7 @@ class MigrationRecord(Progress):
 
 SUMMED = (
     "states_completed", "entries_completed", "entries_demoted", "keys_attempted", "rows_buffered",
-    "predicate_evaluations", "rows_old", "rows_new",
+    "predicate_evaluations", "rows_old", "rows_new", "work_ms",
 )  # fmt: skip
 LARGEST = ("start_ms", "longest_gap_us", "output_delay_us", "batches")
 SUMMED_UP = ("rows", "predicate_evaluations")

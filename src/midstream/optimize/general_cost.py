@@ -137,15 +137,17 @@ def forecast_general(strategy: str, work: Work, rows_a_batch: int, batch_s: floa
 def times_ms(strategy: str, work: Work, speed: float) -> dict[str, float]:
     """Return what a strategy takes on the clock at so many evaluations in a second, where that is known.
 
-    Of moving state: how long output pauses, and the spike after that; of the others: the work of both plans.
+    Of moving state: how long output pauses, and the spike after that; of the others: the work of both plans. And how
+    long after its row a result leaves at worst (moving state: a row of the pause), or on average.
     """
     if strategy == MOVING_STATE:
-        found = {"start_ms": pause_s(work, speed), "spike_ms": spike_s(work, speed)}
+        paused_s = pause_s(work, speed)
+        found = {"start_ms": paused_s, "spike_ms": spike_s(work, speed), "work_ms": paused_s, "delay_ms": paused_s}
     elif strategy == PARALLEL_TRACK:
         both = _both(work, work.reach_s)
-        found = {"work_ms": None if both is None else both / speed}
+        found = {"work_ms": None if both is None else both / speed, "delay_ms": delay_s(work, speed)}
     else:
-        found = {"work_ms": catch_up_s(work, speed)}
+        found = {"work_ms": catch_up_s(work, speed), "delay_ms": delay_s(work, speed)}
     return {name: seconds * 1000 for name, seconds in found.items() if seconds is not None}
 
 
@@ -160,6 +162,11 @@ def spike_s(work: Work, speed: float) -> float | None:
     if paused_s is None or work.new_per_s is None or work.new_per_s >= speed:
         return None
     return paused_s * (work.new_per_s / speed) / (1 - work.new_per_s / speed)
+
+
+def delay_s(work: Work, speed: float) -> float | None:
+    """Return how long the old plan is at work on a row, which is how long a result waits while that plan answers."""
+    return None if work.old_per_s is None or not work.rows_per_s else work.old_per_s / work.rows_per_s / speed
 
 
 def catch_up_s(work: Work, speed: float) -> float | None:

@@ -9,6 +9,7 @@ from midstream.optimize.general_cost import (
     GeneralForecast,
     Work,
     catch_up_s,
+    delay_s,
     forecast_general,
     pause_s,
     spike_s,
@@ -120,15 +121,18 @@ def forecast_black_boxes(
     caught_up_s = catch_up_s(work, EVALUATIONS_PER_S)
     soonest = "" if caught_up_s is None else f", {caught_up_s:.2g} s with all the time that is left"
     reach = "when no old row matters" if track.lasts_s is None else f"after {track.lasts_s:.4g} s of event time"
+    delayed_s = delay_s(work, EVALUATIONS_PER_S)
+    steady = "steady, of the old plan" + ("" if delayed_s is None else f", about {delayed_s:.2g} s after its row")
+    batches = "" if hybrid.batches is None else f"{hybrid.batches:,.0f} micro-batch" + "es" * (hybrid.batches != 1)
     return (
         StrategyForecast(moving.strategy, moving.evaluations, _in_all(moving, work), pauses, "at once"),
-        StrategyForecast(track.strategy, 0.0, _in_all(track, work), "steady, of the old plan", reach),
+        StrategyForecast(track.strategy, 0.0, _in_all(track, work), steady, reach),
         StrategyForecast(
             hybrid.strategy,
             0.0,
             _in_all(hybrid, work),
-            "steady, of the old plan",
-            f"after {hybrid.batches:,.0f} micro-batches{soonest}",
+            steady,
+            f"after {batches}{soonest}",
         ),
     )
 

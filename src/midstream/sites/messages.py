@@ -198,9 +198,9 @@ class Message:
         """Return what exactly it is: of a visit, its step."""
         return type(self.body.step if isinstance(self.body, Visit) else self.body).__name__.lower()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the message as JSON holds it."""
-        return {"from": self.sender, "to": self.to, "body": write(self.body)}
+    def to_json(self) -> Any:
+        """Return what is said as JSON holds it; who says it to whom stands on the packet."""
+        return write(self.body, named=False)
 
 
 def deliver_own(name: str, said: list[Message], handle: Callable[[Message], list[Message]]) -> list[Message]:
@@ -216,10 +216,10 @@ def deliver_own(name: str, said: list[Message], handle: Callable[[Message], list
     return out
 
 
-def read_message(written: Mapping[str, Any]) -> Message:
+def read_message(sender: str, to: str, written: Any) -> Message:
     """Read a message that `to_json` has written."""
     try:
-        return Message(written["from"], written["to"], read(written["body"]))
+        return Message(sender, to, read(written))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PlanError(f"this is no message between sites: {error!r}") from error
 
@@ -240,20 +240,27 @@ def register(cls: type[Any]) -> type[Any]:
     return cls
 
 
-def write(value: Any) -> Any:
+def write(value: Any, named: bool = True) -> Any:
     """Write a value of a message or a node's state: dataclasses by class and field, lists for tuples.
 
-    >>> write(Chosen(FlowStatistics(("a",), "a", 1.0, 8.0, {}, {}), "b"))["is"]
-    'Chosen'
+    What is kept names its fields; what is sent has them in order, for on a slow link names take longer than values.
+
+    >>> chosen = Chosen(FlowStatistics(("a",), "a", 1.0, 8.0, {}, {}), "b")
+    >>> write(chosen)["is"], write(chosen)["incumbent"]
+    ('Chosen', 'b')
+    >>> write(chosen, named=False)
+    {'Chosen': [{'FlowStatistics': [['a'], 'a', 1.0, 8.0, {'map': []}, {'map': []}]}, 'b']}
     """
     if isinstance(value, OperatorSet):
         return {"is": "OperatorSet", "set": value.to_json()}
     if is_dataclass(value):
-        return {"is": type(value).__name__, **{f.name: write(getattr(value, f.name)) for f in fields(value)}}
+        held = {f.name: write(getattr(value, f.name), named) for f in fields(value)}
+        name = type(value).__name__
+        return {"is": name, **held} if named else {name: list(held.values())}
     if isinstance(value, tuple):
-        return [write(v) for v in value]
+        return [write(v, named) for v in value]
     if isinstance(value, Mapping):
-        return {"map": [[write(k), write(v)] for k, v in value.items()]}
+        return {"map": [[write(k, named), write(v, named)] for k, v in value.items()]}
     return value
 
 
@@ -265,6 +272,9 @@ def read(written: Any) -> Any:
         return written
     if "map" in written:
         return {read(k): read(v) for k, v in written["map"]}
+    if "is" not in written:
+        ((name, values),) = written.items()
+        return _CLASSES[name](*map(read, values))
     name = written["is"]
     if name == "OperatorSet":
         return read_operator_set(written["set"])

@@ -74,8 +74,8 @@ class Planner:
 
     def on_packet(self, packet: Packet) -> list[Packet]:
         """Take what another node says about plans."""
-        self.after_us = max(self.after_us, packet.plain["after"])
-        return self._packets(self.machine.handle(read_message(packet.plain["message"])))
+        self.after_us = max(self.after_us, packet.plain.get("after", NEVER))
+        return self._packets(self.machine.handle(read_message(packet.sender, packet.to, packet.plain["said"])))
 
     def begin(self) -> Migration | None:
         """Return a migration that is to begin, once."""
@@ -91,7 +91,8 @@ class Planner:
         return self._packets(self.machine.migrated())
 
     def _packets(self, said: Sequence[Message]) -> list[Packet]:
-        return [Packet(m.kind, self.name, m.to, {"message": m.to_json(), "after": self.after_us}) for m in said]
+        after = {} if self.after_us == NEVER else {"after": self.after_us}
+        return [Packet(m.kind, self.name, m.to, {"said": m.to_json(), **after}) for m in said]
 
     def export(self) -> tuple[dict[str, Any], list[pa.RecordBatch]]:
         """Return what it remembers as plain values and tables."""

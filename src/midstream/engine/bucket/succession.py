@@ -178,21 +178,22 @@ class Succession:
 
     def take(self, rows: dict[str, Rows], upto_us: int, clock_us: int) -> None:
         """Take in the rows below a time, all there are; time itself has come to `clock_us`."""
+        started, under = time.perf_counter(), self._under
         self.run.take(rows, upto_us, clock_us)
         self._clock_us = min(upto_us, clock_us)
         self._arrived += sum(map(len, rows.values()))
-        under = self._under
         if under is not None and under.feed.at_once:
             self._feed(under, rows, upto_us)
         elif under is not None and under.backlog is not None:
             under.backlog.add(rows)
+        self._clock(under, started)
         self._see()
         self._start()
 
     def work(self) -> None:
         """Do what can be done between micro-batches: what answers comes first."""
+        started, under = time.perf_counter(), self._under
         self.run.work()
-        under = self._under
         if self._clock_us != NEVER:
             self._from_us = self._clock_us if self._from_us is None else self._from_us
             self._batches += 1
@@ -205,8 +206,14 @@ class Succession:
             under.backlog = Backlog({a: rows.since(under.fed_us) for a, rows in self._held().items()})
         rows, before_us = under.backlog.take(self._arrived + under.asked.request.rows)
         self._feed(under, rows, min(before_us, self._state.released_us))
+        self._clock(under, started)
         self._see()
         self._start()
+
+    def _clock(self, under: Replacement | None, started: float) -> None:
+        """Note what both runs have taken of the clock."""
+        if under is not None:
+            under.record.work_ms += (time.perf_counter() - started) * 1000
 
     def _feed(self, under: Replacement, rows: dict[str, Rows], upto_us: int) -> None:
         """Let the coming run have rows; what it answers nobody wants."""
@@ -265,6 +272,7 @@ class Succession:
         else:
             self._feed(under, {}, position_us)
         record.start_ms = (time.perf_counter() - started) * 1000
+        record.work_ms += record.start_ms
         self._see()
 
     def _predicted(self, request: MigrationRequest, target: Plan) -> dict[str, float]:
