@@ -36,7 +36,9 @@ def adopt(spark: Any, folder: Path, build: Any, trigger: Any = FAST, **more: Any
     for name in NAMES:
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         engine.stream(name, reader.parquet(str(folder / "in" / name)), time="ts")
-    run = engine.adopt("own", build).start(folder / "out", folder / "checkpoint", trigger=trigger, **more)
+    run = engine.adopt("own", build, more.pop("builds", ())).start(
+        folder / "out", folder / "checkpoint", trigger=trigger, **more
+    )
     RUNS.append(run)
     return run
 
@@ -202,11 +204,23 @@ def here_too(spark: Any, streams: dict[str, Any]) -> Any:
     return streams["orders"].select(streams["orders"].k, streams["orders"].v)
 
 
+def of_the_same_name() -> Any:
+    """Return a function as a notebook has it whose cell was changed and run again."""
+
+    def changed(spark: Any, streams: dict[str, Any]) -> Any:
+        return streams["orders"].select("k")
+
+    changed.__qualname__ = here.__qualname__
+    return changed
+
+
 def test_a_restart_goes_on_with_the_version_that_answered(narrow: Any, tmp_path: Path) -> None:
     drawn = draw(4, 12, each=5)
     files = Files(tmp_path / "in", drawn)
     files.write(4)
     run = adopt(narrow, tmp_path, here)
+    with pytest.raises(MidstreamError, match="this is another one: give it a name of its own"):
+        run.migrate(of_the_same_name())
     record = run.wait_for_deployment(run.migrate(here_too, grace="0 seconds"), 240)
     assert record is not None
     wait_until(lambda: [v["version"] for v in run.versions()] == [2])
@@ -242,3 +256,7 @@ def test_what_cannot_be_adopted_is_refused(narrow: Any, tmp_path: Path) -> None:
         adopt(narrow, tmp_path, here, mode="complete")
     with pytest.raises(MidstreamError, match="no function 'nothing'"):
         adopt(narrow, tmp_path, program("nothing"))
+    with pytest.raises(MidstreamError, match="two programs are called 'here'"):
+        adopt(narrow, tmp_path, here, builds=[of_the_same_name()])
+    with pytest.raises(MidstreamError, match="'hourly' names no program"):
+        adopt(narrow, tmp_path, "hourly")

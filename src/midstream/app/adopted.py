@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from midstream.live.adopted.build import with_its_folder
 from midstream.local.files import local_folder
+from midstream.model.errors import MidstreamError
 from midstream.model.time import parse_duration
 from midstream.spark.query import SparkStream
 
@@ -43,8 +45,11 @@ class AdoptedQuery:
         from midstream.spark.adopted.run import AdoptedRun, AdoptedSettings, function_name  # PySpark is an extra
 
         given = [self.build, *self.builds]
-        functions = {function_name(build): build for build in given if not isinstance(build, str)}
-        named = self.build if isinstance(self.build, str) else function_name(self.build)
+        functions: dict[str, Any] = {}
+        for build in given:
+            if not isinstance(build, str) and functions.setdefault(function_name(build), build) is not build:
+                raise MidstreamError(f"two programs are called '{function_name(build)}': a restart finds them by name")
+        named = with_its_folder(self.build) if isinstance(self.build, str) else function_name(self.build)
         folder = local_folder(checkpoint, "the checkpoint")
         keep_us = None if keep is None else parse_duration(keep)
         settings = AdoptedSettings(self.name, named, functions, folder, mode, trigger or {}, keep_us)

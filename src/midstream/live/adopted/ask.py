@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from midstream.engine.control.controls import CONTROL
-from midstream.live.adopted.build import source_of
+from midstream.live.adopted.build import source_of, with_its_folder
 from midstream.live.adopted.gate import DEPLOY, ROLLBACK
 from midstream.live.adopted.request import deploy_request
 from midstream.live.checkpoint import Checkpoint
@@ -12,7 +12,7 @@ from midstream.live.checkpoint import Checkpoint
 
 def ask_deploy(held: Checkpoint, build: str, change: bool, how: str | None, options: Mapping[str, Any]) -> str:
     """Send a version, with the text of its file; return the id of the deployment."""
-    request = deploy_request(build, change, how, options)
+    request = deploy_request(with_its_folder(build), change, how, options)
     source = source_of(build)
     return held.controls.send(CONTROL, control=DEPLOY, deployment=request.to_dict(), source=source)
 

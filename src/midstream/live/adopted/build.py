@@ -33,6 +33,16 @@ def parts_of(build: str) -> tuple[Path, str]:
     return Path(file), function
 
 
+def with_its_folder(build: str) -> str:
+    """Return the name of a build with the whole path of its file: who runs it may be in another folder.
+
+    >>> with_its_folder("/jobs/hourly.py:build")
+    '/jobs/hourly.py:build'
+    """
+    file, function = parts_of(build)
+    return f"{file.absolute()}:{function}"
+
+
 def source_of(build: str) -> str:
     """Return the text of the file of a build, if it has that function; nothing is run."""
     file, function = parts_of(build)

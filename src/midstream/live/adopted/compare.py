@@ -42,6 +42,9 @@ def difference(old: pa.Table, new: pa.Table) -> Difference | None:
     >>> new = pa.table({"k": [2, 1, 3], "v": [2.0, 0.3, 2.0]})
     >>> print(difference(old, new).sentence)
     1 rows are missing (k=1, v=1) and 1 rows are extra (k=3, v=2)
+    >>> one, two = ({"a": [a], "b": [b]} for a, b in (("x, b=y", "z"), ("x", "y, b=z")))
+    >>> difference(pa.table(one), pa.table(two)) is None
+    False
     >>> difference(old, old.take([2, 1, 0])) is None
     True
     """
@@ -66,6 +69,8 @@ def _text(value: Any) -> str:
 
     >>> _text(0.1 + 0.2), _text({"start": 1, "end": [2.0]}), _text(-0.0)
     ('0.3', '{start: 1, end: [2]}', '0')
+    >>> _text("None"), _text(None)
+    ("'None'", 'None')
     """
     if isinstance(value, float):
         return f"{value or 0.0:.{_DIGITS}g}"
@@ -73,7 +78,7 @@ def _text(value: Any) -> str:
         return "{" + ", ".join(f"{name}: {_text(held)}" for name, held in value.items()) + "}"
     if isinstance(value, list | tuple):
         return _list(value)
-    return str(value)
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _list(values: Iterable[Any]) -> str:

@@ -268,8 +268,16 @@ class AdoptedRun:
             return ask_deploy(self._checkpoint, build, change, how, options)
         name = function_name(build)
         request = deploy_request(name, change, how, options)
+        if self._fleet.builds.get(name, build) is not build and self._runs(name):
+            raise MidstreamError(
+                f"'{name}' is the name of a program that runs, and this is another one: give it a name of its own, by "
+                "which a restart finds it"
+            )
         self._fleet.builds[name] = build
         return self._checkpoint.controls.send(CONTROL, control=DEPLOY, deployment=request.to_dict())
+
+    def _runs(self, build: str) -> bool:
+        return any(entry.build == build for entry in self._gate.state.versions)
 
     def rollback(self) -> str:
         """Give the new version up: before the switch the old one goes on, after it the old one answers again."""
