@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 
 from midstream.model.errors import MidstreamError
+from midstream.studies.changing import guarantees, sensitivity
+from midstream.studies.distributed import costs as site_costs
+from midstream.studies.distributed import messages as site_messages
+from midstream.studies.distributed import overhead as site_overhead
 from midstream.studies.frame.study import Study
 from midstream.studies.jisc import complete_states
 
 STUDIES: tuple[Study, ...] = (
     complete_states.STUDY,
+    guarantees.STUDY, sensitivity.RESPONSE, sensitivity.CORRECTNESS, sensitivity.COST,
+    site_costs.STUDY, site_overhead.STUDY, site_messages.STUDY,
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Studies of changing queries: what each method loses, repeats, reorders, takes and delays."""
