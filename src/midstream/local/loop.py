@@ -327,6 +327,7 @@ class RunningLoop:
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()
+            self.decisions.end()
             report.decisions = self.decisions.to_plain()
             self._commit()
         return report

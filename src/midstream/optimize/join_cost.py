@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
+import numpy as np
+import numpy.typing as npt
+
 from midstream.model.statistics import Statistics, Values
 from midstream.optimize.guesses import COMPARED, DISTINCT
 from midstream.optimize.matches import Matches
@@ -18,6 +21,9 @@ from midstream.optimize.search import bits_of, members
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates
 from midstream.plan.tree import Pair, Tree
+
+Numbers = npt.NDArray[np.float64]
+Bits = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,35 @@ class _Set:
     def entries(self) -> float:
         """Return how many results are in the windows."""
         return self.rows * self.equal * self.compared
+
+
+@dataclass(frozen=True)
+class SetTables:
+    """What `_Set` says of all sets of streams, by their bits."""
+
+    rows: Numbers
+    equal: Numbers
+    compared: Numbers
+    turnover: Numbers
+    linking: tuple[int, ...]
+    """The streams that each equality class holds together."""
+    method: MethodChoice
+
+    def join(self, a: Bits, b: Bits) -> Numbers:
+        """Return what joins of sets add to the cost of a tree; see `JoinCost.join`."""
+        both = a | b
+        linked = np.zeros(len(both), np.bool_)
+        for bits in self.linking:
+            linked |= (a & bits != 0) & (b & bits != 0)
+        keyed = linked if self.method != "nested-loop" else np.zeros(len(both), np.bool_)
+        equal, compared = self.equal, self.compared
+        pairs = self.rows[both] * np.where(keyed, equal[both], equal[a] * equal[b]) * compared[a] * compared[b]
+        found = self.rows[both] * equal[both] * compared[both]
+        found[both == len(self.rows) - 1] = 0.0
+        costs: Numbers = (pairs + found) * self.turnover[both]
+        if self.method == "hash":
+            costs[~linked] = inf
+        return costs
 
 
 class JoinCost:
@@ -119,6 +154,26 @@ class JoinCost:
     def join(self, a: int, b: int, top: int) -> float:
         """Return what a join of two sets adds to the cost of a tree over all of `top`."""
         return self.evaluations(a, b) + (self.rate(a | b) if a | b != top else 0.0)
+
+    def tables(self) -> "SetTables":
+        """Return what is expected of all sets of streams, by their bits: for a search that asks for each of them."""
+        count, known = 1 << len(self.names), self._statistics
+        rows, turnover = np.ones(count), np.zeros(count)
+        for n, alias in enumerate(self.names):
+            held = max(known.window_rows.get(alias, 0.0), 1e-9)
+            rows[1 << n : 2 << n] = rows[: 1 << n] * (held * known.passing.get(alias, 1.0))
+            turnover[1 << n : 2 << n] = turnover[: 1 << n] + known.rows_per_s.get(alias, 0.0) / held
+        every = np.arange(count)
+        equal, compared = np.ones(count), np.ones(count)
+        for bits, matches in self._classes:
+            found, inside = matches.parts(members(bits)), np.zeros(count, np.int64)
+            for place, n in enumerate(members(bits)):
+                inside |= (every >> n & 1) << place
+            equal *= found[inside]
+        for read, passed in self._conditions:
+            compared[every & read == read] *= passed
+        linking = tuple(bits for bits, _ in self._classes)
+        return SetTables(rows, equal, compared, turnover, linking, self._method)
 
     def _set(self, parts: int) -> _Set:
         found = self._sets.get(parts)

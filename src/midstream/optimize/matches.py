@@ -49,6 +49,33 @@ class Matches(Generic[K]):
         spread = sorted(max(1.0, self._spread[s]) for s in sides)[1:]
         return common + prod(self._left[s] for s in sides) / prod(spread)
 
+    def parts(self, sides: Sequence[K]) -> npt.NDArray[np.float64]:
+        """Return the same for all sets of some sides, by their bits; 1 for one side, or none.
+
+        >>> Matches({0: Values(4), 1: Values(4), 2: Values(4)}).parts([0, 1, 2]).tolist()
+        [1.0, 1.0, 1.0, 0.25, 1.0, 0.25, 0.25, 0.0625]
+        """
+        count = 1 << len(sides)
+        some = [bits for bits in range(count) if bits & (bits - 1)]
+        found = np.ones(count)
+        if self._sampled is None:
+            found[some] = [self.part([s for k, s in enumerate(sides) if bits >> k & 1]) for bits in some]
+            return found
+        common, sampled = _products(self._named, sides), _products(self._sampled, sides)
+        found[some] = np.maximum(common + sampled / self._chosen, LEAST)[some]
+        return found
+
+
+def _products(values: Mapping[K, npt.NDArray[np.float64]], sides: Sequence[K]) -> npt.NDArray[np.float64]:
+    """Return the sum over all values of the product over sides, for all sets of sides by their bits."""
+    matrix = np.array([values[s] for s in sides])
+    matrix = matrix[:, np.count_nonzero(matrix, axis=0) > 1]
+    products = np.ones((1 << len(sides), matrix.shape[1]))
+    for k in range(len(sides)):
+        np.multiply(products[: 1 << k], matrix[k], out=products[1 << k : 2 << k])
+    summed: npt.NDArray[np.float64] = products.sum(axis=1)
+    return summed
+
 
 def _aligned(values: Mapping[K, Values]) -> tuple[float, dict[K, npt.NDArray[np.float64]] | None]:
     """Return which part of all values sketches have, and the part of each side's rows per value; None: some have none.

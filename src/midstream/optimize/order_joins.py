@@ -1,8 +1,12 @@
 """Choose a join order: the cheapest tree by what is known of the rows, or the written order where nothing is."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from midstream.model.statistics import Statistics
 from midstream.optimize.join_cost import JoinCost
-from midstream.optimize.search import sets
+from midstream.optimize.search import MOST_PARTS, Split, greedy, levels
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.predicates import Predicates, classify
 from midstream.plan.query import Query
@@ -33,15 +37,32 @@ def can_choose(query: Query) -> bool:
 
 
 def cheapest_tree(cost: JoinCost) -> Tree:
-    """Return the cheapest tree of all streams."""
-    best: dict[int, tuple[float, Tree]] = {1 << n: (0.0, name) for n, name in enumerate(cost.names)}
-    top = (1 << len(cost.names)) - 1
+    """Return the cheapest tree of all streams; of many streams, one that is found greedily."""
+    count = len(cost.names)
+    top, last = (1 << count) - 1, dict[int, Split]()
+    if count > MOST_PARTS:
+        last = {a | b: (a, b) for a, b in greedy(count, lambda a, b: cost.join(a, b, top))}
+    else:
+        tables, best = cost.tables(), np.zeros(top + 1)
+        for level in levels(count):
+            costs = best[level.left] + best[level.right] + tables.join(level.left, level.right)
+            best[level.parts] = least = np.minimum.reduceat(costs, level.starts)
+            ways = np.diff(np.append(level.starts, len(costs)))
+            first = np.flatnonzero(costs == np.repeat(least, ways))
+            first = first[np.searchsorted(first, level.starts)]
+            last |= zip(
+                level.parts.tolist(), zip(level.left[first].tolist(), level.right[first].tolist(), strict=True),
+                strict=True,
+            )  # fmt: skip
+    return _tree(top, last, cost.names)
 
-    for parts, ways in sets(len(cost.names), lambda a, b: cost.join(a, b, top)):
-        own = {(a, b): best[a][0] + best[b][0] + cost.join(a, b, top) for a, b in ways}
-        a, b = min(own, key=lambda split: own[split])
-        best[parts] = own[a, b], Pair(best[a][1], best[b][1])
-    return best[top][1]
+
+def _tree(parts: int, last: dict[int, Split], names: Sequence[str]) -> Tree:
+    """Return the tree of a set, from the two parts that are joined last in it."""
+    if parts not in last:
+        return names[parts.bit_length() - 1]
+    a, b = last[parts]
+    return Pair(_tree(a, last, names), _tree(b, last, names))
 
 
 def written_order(query: Query, predicates: Predicates) -> Tree:

@@ -5,8 +5,13 @@ may be joined at all, is up to whoever searches.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 MOST_PARTS = 10
 """Things that are joined in the best of all orders; more of them greedily."""
@@ -22,6 +27,33 @@ def sets(count: int, rank: Callable[[int, int], Any]) -> Iterator[tuple[int, Ite
         yield from ((parts, splits(parts)) for parts in subsets(count))
     else:
         yield from ((a | b, [(a, b)]) for a, b in greedy(count, rank))
+
+
+@dataclass(frozen=True)
+class Level:
+    """All sets of one size, and all ways to split each of them, one set after the other."""
+
+    parts: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    """Where the ways of each set begin."""
+    left: npt.NDArray[np.int64]
+    right: npt.NDArray[np.int64]
+
+
+@cache
+def levels(count: int) -> tuple[Level, ...]:
+    """Return the sets of at least two of so many things, small ones first, each with all its splits.
+
+    >>> [(level.parts.tolist(), len(level.left)) for level in levels(3)]
+    [([3, 5, 6], 3), ([7], 3)]
+    """
+    found = []
+    for size in range(2, count + 1):
+        ways = {bits_of(chosen): list(splits(bits_of(chosen))) for chosen in combinations(range(count), size)}
+        starts = np.cumsum([0, *map(len, ways.values())])[:-1]
+        left, right = np.array([way for mine in ways.values() for way in mine], np.int64).T
+        found.append(Level(np.array(list(ways), np.int64), starts, left.copy(), right.copy()))
+    return tuple(found)
 
 
 def greedy(count: int, rank: Callable[[int, int], Any]) -> Iterator[Split]:

@@ -62,6 +62,11 @@ class Decisions:
         """Return the last decision."""
         return self._made[-1] if self._made else None
 
+    def end(self) -> None:
+        """Say of decisions whose worth could not be measured that nothing more comes."""
+        for decision in self._made:
+            decision.state = OPEN if decision.state == TAKEN else decision.state
+
     def to_plain(self) -> list[dict[str, Any]]:
         """Return all decisions as plain values."""
         return [decision.to_dict() for decision in self._made]

@@ -1,6 +1,7 @@
 """Optimizing: whether a running query looks for a better plan by itself, and how often, and when it takes one."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from midstream.engine.planning.adapt import MODES as MODES_OF_OPERATORS
 from midstream.engine.planning.adapt import PLAN, Adaptation, adaptation_of
@@ -39,6 +40,8 @@ class Optimizing:
     """Rows of every stream that must be in its window."""
     fixed: float = 50_000.0
     """What any migration takes, in predicate evaluations: plans are built, kernels called on nothing."""
+    quiet: float = 0.5
+    """Parts of the widest window after a decision in which none is made, nor while a migration lasts; 0: at any time."""
     horizon: float = 4.0
     """For how many times the widest window what was seen is expected to last: a migration must pay in that."""
 
@@ -64,6 +67,7 @@ def optimizing_of(mode: str | None, adapt: str | None, plan: Plan) -> tuple[Opti
     return Optimizing(chosen), adaptation
 
 
+@lru_cache(maxsize=256)
 def look_every_us(query: Query) -> int:
     """Return the event time between two looks at the windows of a sliding query; FOREVER: nothing to choose."""
     if not _ORDERED[query.when] or not can_choose(query):
