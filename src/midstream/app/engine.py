@@ -415,7 +415,7 @@ class Run:
 
     def decisions(self) -> list[dict[str, Any]]:
         """Return what was decided of plans: when, from which to which, why, what was expected and what was measured."""
-        return self._running.decisions.to_plain()
+        return self._running.advisers.decisions.to_plain()
 
     def table(self) -> pa.Table:
         """Return the results so far of a run without a sink."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from midstream.change.repository import Repository, check_change, check_control
@@ -11,8 +11,7 @@ from midstream.engine.bucket.state import Due
 from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
-from midstream.engine.planning.decisions import Decisions
-from midstream.engine.planning.join_adviser import JoinAdviser
+from midstream.engine.planning.advisers import Advisers
 from midstream.engine.planning.optimizing import Optimizing, look_every_us
 from midstream.engine.planning.planner import Planner
 from midstream.engine.results.schema import output_schema
@@ -154,10 +153,8 @@ class RunningLoop:
         stores = None if keeper is None else keeper.stores(loop.buckets)
         optimizing = loop.optimizing
         self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks, optimizing.looks)
-        self.decisions = Decisions()
-        """What was decided of plans."""
-        self._advisers: dict[int, JoinAdviser] = {}
-        """Who looks for a better order of the joins of a version."""
+        self.advisers = Advisers(optimizing, self.host.controls, self.host.plan_of)
+        """Who looks for better orders of joins, and what was decided."""
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.report.batch = describe(loop.batch_us)
         self.finished = False
@@ -327,8 +324,8 @@ class RunningLoop:
             self.host.not_reached()
             report.migrations = self.migrations()
             report.changes = self.changes()
-            self.decisions.end()
-            report.decisions = self.decisions.to_plain()
+            self.advisers.decisions.end()
+            report.decisions = self.advisers.decisions.to_plain()
             self._commit()
         return report
 
@@ -351,7 +348,7 @@ class RunningLoop:
         left = host.on_rows(rows, end)
         rows_out = self._emit(left)
         self._adapt(left.reports)
-        self._advise(left.reports)
+        self.advisers.on_batch(left.reports, host.control.phase == "steady")
         read = before | host.streams()
         rows_in = sum(len(r) for name, r in rows.items() if name in read)
         wall_s = time.perf_counter() - started
@@ -367,17 +364,6 @@ class RunningLoop:
             first = self.host.plan_of(number)
             self._planners[number] = Planner(first, self.host.controls, adaptation, number)
         self._planners[number].on_batch(reports, self.host.plan)
-
-    def _advise(self, reports: Sequence[dict[str, Any]]) -> None:
-        """Let the newest version join its streams in another order, where that pays and is wanted."""
-        number, optimizing, host = reports[0]["version"], self._loop.optimizing, self.host
-        if not optimizing.looks or not number or look_every_us(host.plan_of(number).query) == FOREVER:
-            return
-        if number not in self._advisers:
-            self._advisers[number] = JoinAdviser(host.plan_of(number), optimizing, self.decisions)
-        request = self._advisers[number].on_batch(reports, host.plan, host.clock_us)
-        if request is not None and host.control.phase == "steady":
-            host.migrate(replace(request, at_us=host.read_us, identity=f"decision-{len(self.decisions)}"))
 
 
 def _for(name: str, on_late: OnLate | None) -> Callable[[Rows], None] | None:

@@ -1,64 +1,46 @@
 """Join adviser: from what buckets report of a sliding query, says when another join order pays, and whether it did.
 
-reports of micro-batches ──▶ work per second and row, of the plan that runs
 looks at the windows ──▶ statistics ──▶ cost of the plan that runs and of the cheapest ──▶ saved enough? ──▶ a decision
-                                                                    a window later: what was measured ──▶ paid or not
+reports of micro-batches ──▶ what the plan that runs has taken ──▶ did the last decision pay? ──▶ costs are corrected
 
-An order is taken when what it would have saved since it first looked better is worth a migration and some looks of
-work: so differences that come and go cancel, and large ones are seen at once. Costs are in predicate evaluations and
-stored results, which follow from the rows; the clock decides nothing.
+An order is taken when what it would have saved since it first looked better is worth a migration and some looks' work:
+differences that come and go cancel, and large ones are seen at once. After a decision that did not pay twice as much
+has to be saved. Costs are predicate evaluations and stored results, which follow from the rows, not from the clock.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from midstream.engine.planning.decisions import ADVISED, OPEN, PAID, TAKEN, UNPAID, Decision, Decisions
 from midstream.engine.planning.join_looks import JoinsLook, statistics_of_joins
 from midstream.engine.planning.optimizing import ADVISE, OTHER_LOOK_US, Optimizing, look_every_us, widest_us
-from midstream.migrate.request import AUTO, MigrationRequest
+from midstream.engine.planning.payoff import Report, Work, judge, measured_of, see_payoff
+from midstream.migrate.request import HYBRID, JUST_IN_TIME, MOVING_STATE, MigrationRequest
 from midstream.model.statistics import Statistics
+from midstream.optimize.cheapest_strategy import Wishes, cheapest_strategy
 from midstream.optimize.join_cost import JoinCost
 from midstream.optimize.order_joins import cheapest_tree
-from midstream.plan.nodes import Join, joins
+from midstream.optimize.search import MOST_PARTS
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import Tree, parse_tree, tree_text
 
-Report = dict[str, Any]
-ROW, LOOK = 25, 25_000
-"""What a row takes besides, and what a look and a search of so many splits take, in predicate evaluations."""
+ABLE = (JUST_IN_TIME, MOVING_STATE, HYBRID)
+"""Strategies a decision may take: those whose output does not notice."""
+PAUSE_S = 0.5
+"""How long output may pause for a decision."""
+ROW, LOOK, SPLIT = 25.0, 40_000.0, 20.0
+"""What a row takes besides, what a look takes, and a split that is searched, in predicate evaluations."""
 REMEMBERED = 16
 """Orders that are compared at each look, those found best of late."""
 FORGOTTEN = 0.5
 """What is left of a correction after the time in which a migration was to pay."""
-MOST_WRONG = 8.0
-"""The largest correction."""
-
-
-@dataclass
-class Work:
-    """What was done in some event time."""
-
-    since_us: int | None = None
-    rows: int = 0
-    evaluations: int = 0
-    wall_ms: float = 0.0
-
-    def add(self, reports: Sequence[Report]) -> None:
-        """Add a micro-batch, as all buckets report it."""
-        self.rows += sum(r["rows_in"] for r in reports)
-        self.evaluations += sum(r["predicate_evaluations"] for r in reports)
-        self.wall_ms += max(r["wall_ms"] for r in reports)
-
-    @property
-    def cost(self) -> float:
-        """Return it in predicate evaluations."""
-        return self.evaluations + ROW * self.rows
+MOST_RELUCTANT = 64.0
 
 
 @dataclass
 class Correction:
-    """How far off the model was of an order."""
+    """How far off the model was of an order, and when that was found."""
 
     factor: float
     at_us: int
@@ -68,124 +50,145 @@ class JoinAdviser:
     """Looks at one version of a sliding query."""
 
     def __init__(self, plan: Plan, optimizing: Optimizing, decisions: Decisions) -> None:
-        self._plan, self._optimizing, self.decisions = plan, optimizing, decisions
+        self._plan, self._optimizing, self._decisions = plan, optimizing, decisions
         self._window_us = widest_us(plan.query) or OTHER_LOOK_US
         self._every_us = look_every_us(plan.query)
-        self._work, self._between = Work(), Work()
+        self._work = Work()
+        """What was done since the plan that runs was last measured."""
         self._spent = 0.0
-        """Work since it last searched, in predicate evaluations."""
+        """Work since it last searched."""
         self._looked_us: int | None = None
         self._running = ""
         self._saved: dict[str, float] = {}
-        """What orders would have saved by now, in predicate evaluations, since they first looked better."""
+        """What orders would have saved by now, since they first looked better."""
         self._corrections: dict[str, Correction] = {}
+        self._reluctance = 1.0
+        """How many times as much as usual has to be saved: it grows with decisions that did not pay."""
         self._measured: dict[str, float] = {}
-        """What the plan that runs was last seen to take; `ratio`: in parts of what the model says."""
+        """What the plan that runs was last seen to take."""
         self._quiet_us: int | None = None
         """Until then nothing is decided: what was changed last has not shown yet."""
         self.statistics: Statistics | None = None
         """What was last seen."""
 
-    def on_batch(self, reports: Sequence[Report], running: Plan, now_us: int) -> MigrationRequest | None:
-        """Take the reports of a micro-batch that ended at an event time; return the migration to ask for, or None."""
+    def on_batch(self, reports: Sequence[Report], running: Plan) -> MigrationRequest | None:
+        """Take the reports of a micro-batch; return the migration to ask for, or None."""
+        work = Work()
+        work.add(reports)
         self._work.add(reports)
-        self._between.add(reports)
-        if str(running) != self._running:
-            self._running = str(running)
-            self._saved, self._between = {}, Work()
+        self._spent += work.cost + ROW * work.rows
         looks = [r["statistics"] for r in reports]
         if None in looks:
             return None
-        self._spent += self._work.cost
-        self._work = Work()
+        now_us = max(look["at_us"] for look in looks)
+        if self._unsettled(reports, running, now_us):
+            self._work = Work(now_us)
+            return None
         if self._spent * self._optimizing.share < self._search_cost():
             return None
         self._spent = 0.0
         self.statistics = statistics_of_joins(self._plan, [JoinsLook.of(look) for look in looks])
         if self.statistics.rows_seen < self._optimizing.fewest:
             return None
-        return self._look(running, now_us, any(r["migrations"] for r in reports))
+        return self._look(running, now_us)
+
+    def _unsettled(self, reports: Sequence[Report], running: Plan, now_us: int) -> bool:
+        """Return whether what is counted now is not what the plan that runs takes."""
+        before, self._running = self._running, str(running)
+        changed = before != self._running
+        if changed:
+            self._saved = {}
+            last = self._decisions.last
+            if before and (last is None or last.to_plan != self._running):  # somebody else has decided
+                self._quiet_us = now_us + int(self._optimizing.quiet * self._window_us)
+        return bool(self._optimizing.quiet) and (changed or any(r["migrations"] for r in reports))
 
     def _search_cost(self) -> float:
         n = len(self._plan.query.aliases)
-        return LOOK + 150 * (3**n / 2 if n <= 10 else n**3)
+        return LOOK + SPLIT * (3**n / 2 if n <= MOST_PARTS else 10 * n**3)
 
-    def _look(self, running: Plan, now_us: int, migrating: bool) -> MigrationRequest | None:
+    def _look(self, running: Plan, now_us: int) -> MigrationRequest | None:
         assert self.statistics is not None
-        plan, settings = self._plan, self._optimizing
-        cost = JoinCost(plan.query.aliases, plan.predicates, self.statistics, running.method)
-        passed_us = self._every_us if self._looked_us is None else now_us - self._looked_us
-        self._looked_us = now_us
-        if self._quiet_us is not None and (migrating or now_us < self._quiet_us):
-            self._between = Work(now_us)
-            return None
-        mine = cost.of(running.tree).total
-        self._measure(cost, running, now_us, mine)
-        best = cheapest_tree(cost)
-        now = self._corrected(tree_text(running.tree), mine, now_us)
-        orders = {tree_text(best): best} | {text: parse_tree(text, plan.query.aliases) for text in self._saved}
+        settings, aliases = self._optimizing, self._plan.query.aliases
+        cost = JoinCost(aliases, self._plan.predicates, self.statistics, running.method)
+        since_us, self._looked_us = self._looked_us, now_us
+        mine, best = cost.of(running.tree).total, cheapest_tree(cost)
+        self._measure(cost, now_us, mine)
+        own = tree_text(running.tree)
+        now = self._corrected(own, mine, now_us)
+        orders = {tree_text(best): best} | {text: parse_tree(text, aliases) for text in self._saved}
+        orders.pop(own, None)
         costs = {text: self._corrected(text, cost.of(tree).total, now_us) for text, tree in orders.items()}
-        costs.pop(tree_text(running.tree), None)
-        # Nor more than what a look is asked to show: a long gap between two looks was seen at its end alone.
-        second = min(passed_us, 2 * self._every_us) / 1e6
-        saved = {
-            text: max(0.0, self._saved.get(text, 0.0) + (settings.gain * now - its) * second)
-            for text, its in costs.items()
-        }
-        kept = sorted(saved, key=lambda text: -saved[text])[:REMEMBERED]
-        self._saved = {text: saved[text] for text in kept if saved[text] > 0}
-        if not self._saved:
+        # What came between two looks that are far apart was seen at its end alone.
+        passed_us = self._every_us if since_us is None else min(now_us - since_us, 2 * self._every_us)
+        for text, its in costs.items():
+            self._saved[text] = self._saved.get(text, 0.0) + (settings.gain * now - its) * passed_us / 1e6
+        kept = sorted((text for text in costs if self._saved[text] > 0), key=lambda text: -self._saved[text])
+        self._saved = {text: self._saved[text] for text in kept[:REMEMBERED]}
+        if not self._saved or (self._quiet_us is not None and now_us < self._quiet_us):
             return None
         chosen = min(self._saved, key=lambda text: costs[text])
-        its, migration = costs[chosen], self._migration_cost(cost, running, orders[chosen])
-        horizon_s = settings.horizon * self._window_us / 1e6
-        enough = max(migration, settings.patience * now * self._every_us / 1e6)
-        if its > settings.gain * now or self._saved[chosen] < enough or (now - its) * horizon_s < migration:
+        if costs[chosen] > settings.gain * now:
             return None
-        return self._decide(running, orders[chosen], now, its, migration, horizon_s, now_us)
+        return self._weigh(running, orders[chosen], now, costs[chosen], now_us)
 
-    def _decide(
-        self, running: Plan, tree: Tree, now: float, its: float, migration: float, horizon_s: float, now_us: int
-    ) -> MigrationRequest | None:
-        text, last = tree_text(tree), self.decisions.last
-        advised = self._optimizing.mode == ADVISE
-        if advised and last is not None and (last.from_plan, last.to_plan) == (str(running), text):
+    def _weigh(self, running: Plan, tree: Tree, now: float, its: float, now_us: int) -> MigrationRequest | None:
+        """Decide for an order that has looked better for a while, if it is worth the migration."""
+        settings, text = self._optimizing, tree_text(tree)
+        worth = self._reluctance * settings.patience * now * self._every_us / 1e6
+        horizon_s = settings.horizon * self._window_us / 1e6
+        if self._saved[text] < worth or (now - its) * horizon_s < settings.fixed:
+            return None
+        assert self.statistics is not None
+        target = ordered_plan(running.query, tree, running.method)
+        choice = cheapest_strategy(running, target, self.statistics, ABLE, Wishes(latency_s=PAUSE_S))
+        if choice is None:
+            return None
+        migration = settings.fixed + max(choice.extra + choice.predicted.entries, 0.0)
+        if (now - its) * horizon_s < migration or self._saved[text] < settings.patience * migration:
             return None
         why = (
             f"{text} is expected to take {its:,.0f} predicate evaluations and stored results per second of event time "
-            f"and {running} {now:,.0f}; what {horizon_s:g} s save is worth the migration, about {migration:,.0f}"
+            f"and {running} {now:,.0f}: in {horizon_s:g} s that saves {(now - its) * horizon_s:,.0f}, and the "
+            f"migration takes about {migration:,.0f} ({choice.reasons[0]})"
         )
         predicted = {"before": now, "after": its, "migration": migration, "horizon_s": horizon_s}
-        measured, state = dict(self._measured), ADVISED if advised else TAKEN
-        self.decisions.add(Decision(now_us, str(running), text, AUTO, why, predicted, measured, state))
-        if advised:
+        return self._decide(Decision(now_us, str(running), text, choice.strategy, why, predicted, dict(self._measured)))
+
+    def _decide(self, decision: Decision) -> MigrationRequest | None:
+        last = self._decisions.last
+        if self._optimizing.mode == ADVISE:
+            said = (decision.from_plan, decision.to_plan)
+            if last is None or last.state != ADVISED or said != (last.from_plan, last.to_plan):
+                decision.state = ADVISED
+                self._decisions.add(decision)
             return None
         if last is not None and last.state == TAKEN:
-            last.state = OPEN
-        self._saved, self._quiet_us = {}, now_us + self._window_us // 2
-        return MigrationRequest(text)
+            self._judge(last, decision.when, over=True)
+            last.state = OPEN if last.state == TAKEN else last.state
+        self._decisions.add(decision)
+        self._saved, self._quiet_us = {}, decision.when + int(self._optimizing.quiet * self._window_us)
+        return MigrationRequest(decision.to_plan, decision.strategy)
 
-    def _measure(self, cost: JoinCost, running: Plan, now_us: int, mine: float) -> None:
+    def _measure(self, cost: JoinCost, now_us: int, mine: float) -> None:
         """See what the plan that runs has taken, and whether the last decision has paid."""
-        work, self._between = self._between, Work(now_us)
-        last = self.decisions.last
+        work, self._work, last = self._work, Work(now_us), self._decisions.last
         if work.since_us is None or now_us <= work.since_us or not work.rows:
             return
-        a_second = work.evaluations * 1e6 / (now_us - work.since_us)
-        row, ms = work.evaluations / work.rows, 1000 * work.wall_ms / work.rows
-        self._measured = {"before": a_second, "row_before": row, "ms_before": ms, "ratio": a_second / max(mine, 1.0)}
-        if last is None or last.state != TAKEN:
-            return
-        if str(running) != last.to_plan:
-            return
-        measured = last.measured
-        before = cost.of(parse_tree(last.from_plan, self._plan.query.aliases)).total * measured.get("ratio", 1.0)
-        measured |= {"after": a_second, "row_after": row, "ms_after": ms, "instead": before}
-        last.state = PAID if a_second < before else UNPAID
-        expected = last.predicted["after"] / max(last.predicted["before"], 1e-9)
-        wrong = (a_second / max(before, 1e-9)) / max(expected, 1e-9)
-        if last.state == UNPAID:
-            self._corrections[last.to_plan] = Correction(min(max(wrong, 1.0), MOST_WRONG), now_us)
+        seconds = (now_us - work.since_us) / 1e6
+        self._measured = measured_of(work, seconds, mine)
+        if last is not None and last.state == TAKEN and last.to_plan == self._running:
+            before = parse_tree(last.from_plan, self._plan.query.aliases)
+            see_payoff(last, work, seconds, cost.of(before).total)
+            self._judge(last, now_us)
+
+    def _judge(self, decision: Decision, now_us: int, over: bool = False) -> None:
+        wrong = judge(decision, over)
+        if wrong is not None and decision.state == UNPAID:
+            self._corrections[decision.to_plan] = Correction(wrong, now_us)
+            self._reluctance = min(2 * self._reluctance, MOST_RELUCTANT)
+        elif decision.state == PAID:
+            self._reluctance = max(self._reluctance / 2, 1.0)
 
     def _corrected(self, text: str, cost: float, now_us: int) -> float:
         """Return a cost as it was found to be, where it was found to be more than the model says."""
@@ -195,13 +198,17 @@ class JoinAdviser:
         age = (now_us - known.at_us) / (self._optimizing.horizon * self._window_us)
         return cost * max(known.factor * float(FORGOTTEN**age), 1.0)
 
-    def _migration_cost(self, cost: JoinCost, running: Plan, tree: Tree) -> float:
-        """Return what computing the states takes that the running plan does not have."""
-        have = {frozenset(j.aliases) for j in joins(running.layout)}
-        total = self._optimizing.fixed
-        for join in joins(ordered_plan(running.query, tree, running.method).layout):
-            for side in (join.left, join.right):
-                if isinstance(side, Join) and frozenset(side.aliases) not in have:
-                    a, b = cost.bits(side.left.aliases), cost.bits(side.right.aliases)
-                    total += cost.pairs(a, b) + cost.entries(a | b)
-        return total
+    def to_plain(self) -> dict[str, Any]:
+        """Return what a restart has to know, as plain values."""
+        corrections = {text: asdict(known) for text, known in self._corrections.items()}
+        return {
+            "looked_us": self._looked_us, "running": self._running, "saved": self._saved, "spent": self._spent,
+            "corrections": corrections, "reluctance": self._reluctance, "quiet_us": self._quiet_us,
+        }  # fmt: skip
+
+    def load(self, plain: Mapping[str, Any]) -> None:
+        """Know what was known before a restart."""
+        self._looked_us, self._running, self._quiet_us = plain["looked_us"], plain["running"], plain["quiet_us"]
+        self._saved, self._spent = dict(plain["saved"]), plain["spent"]
+        self._corrections = {text: Correction(**known) for text, known in plain["corrections"].items()}
+        self._reluctance = plain["reluctance"]

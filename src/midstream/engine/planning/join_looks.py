@@ -67,6 +67,8 @@ class JoinsLook:
     windows: dict[str, WindowLook] = field(default_factory=dict)
     pairs: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By condition: pairs that passed, and that were tried."""
+    at_us: int = 0
+    """The event time it was made at."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the look as plain values."""
@@ -74,7 +76,7 @@ class JoinsLook:
             alias: {"rows": w.rows, "rows_per_s": w.rows_per_s, "keys": {g: dict(vars(k)) for g, k in w.keys.items()}}
             for alias, w in self.windows.items()
         }
-        return {"windows": windows, "pairs": self.pairs}
+        return {"windows": windows, "pairs": self.pairs, "at_us": self.at_us}
 
     @staticmethod
     def of(plain: dict[str, Any]) -> "JoinsLook":
@@ -83,7 +85,8 @@ class JoinsLook:
             alias: WindowLook(w["rows"], w["rows_per_s"], {g: KeySketch(**k) for g, k in w["keys"].items()})
             for alias, w in plain["windows"].items()
         }
-        return JoinsLook(windows, {text: (passed, tried) for text, (passed, tried) in plain["pairs"].items()})
+        pairs = {text: (passed, tried) for text, (passed, tried) in plain["pairs"].items()}
+        return JoinsLook(windows, pairs, plain["at_us"])
 
 
 def look_at_joins(plan: Plan, sources: Sources, now_us: int, seq: int, recent_us: int) -> JoinsLook:
@@ -101,7 +104,7 @@ def look_at_joins(plan: Plan, sources: Sources, now_us: int, seq: int, recent_us
             if member is not None and len(newest[alias]):
                 keys[str(group)] = _sketch_of(scan, scan.spec.kept.index((member, cls.type)), newest[alias])
         windows[alias] = WindowLook(len(rows), _rate(times, rows, late, now_us, recent_us), keys)
-    return JoinsLook(windows, _pairs(plan, sources, newest))
+    return JoinsLook(windows, _pairs(plan, sources, newest), now_us)
 
 
 def _rate(times: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], late: int, now_us: int, recent_us: int) -> float:

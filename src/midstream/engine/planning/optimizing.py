@@ -41,7 +41,7 @@ class Optimizing:
     fixed: float = 50_000.0
     """What any migration takes, in predicate evaluations: plans are built, kernels called on nothing."""
     quiet: float = 0.5
-    """Parts of the widest window after a decision in which none is made, nor while a migration lasts; 0: at any time."""
+    """Parts of the widest window after a decision in which none is made, nor while a migration lasts; 0: always."""
     horizon: float = 4.0
     """For how many times the widest window what was seen is expected to last: a migration must pay in that."""
 

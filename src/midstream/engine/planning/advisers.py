@@ -1,0 +1,77 @@
+"""Advisers: who looks after the plans of a query's versions by itself, on whatever host, and what was decided.
+
+reports of a micro-batch ──▶ the adviser of the version that runs ──▶ a decision ──▶ a control row, as a user would send
+
+Control rows are durable, and a micro-batch that is run again sends the same one. What advisers know is plain values.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from midstream.engine.control.controls import MIGRATE, ControlSink
+from midstream.engine.planning.decisions import Decisions
+from midstream.engine.planning.join_adviser import JoinAdviser
+from midstream.engine.planning.optimizing import Optimizing, look_every_us
+from midstream.model.time import FOREVER
+from midstream.plan.nodes import MethodChoice
+from midstream.plan.plan import Plan, ordered_plan
+from midstream.plan.tree import parse_tree
+
+Report = dict[str, Any]
+
+
+class Advisers:
+    """The advisers of a query's versions whose plans are join orders."""
+
+    def __init__(self, optimizing: Optimizing, log: ControlSink, plan_of: Callable[[int], Plan]) -> None:
+        self.decisions = Decisions()
+        self._optimizing, self._log, self._plan_of = optimizing, log, plan_of
+        self._advisers: dict[int, JoinAdviser | None] = {}
+        self._remembered: dict[str, dict[str, Any]] = {}
+        """What is known of versions that have no adviser yet."""
+        self._seen = -1
+        """The last micro-batch."""
+
+    def on_batch(self, reports: Sequence[Report], settled: bool = True) -> bool:
+        """Take the reports of a micro-batch; return whether somebody has looked. `settled`: the query does not change.
+
+        One that was seen before is not seen again.
+        """
+        first = reports[0]
+        number, batch = first["version"], first["batches"]
+        if not self._optimizing.looks or not number or batch <= self._seen:
+            return False
+        self._seen = batch
+        self.decisions.see(first["migrations"])
+        adviser = self._adviser(number)
+        if adviser is None or not settled:
+            return False
+        plan = self._plan_of(number)
+        tree = parse_tree(first["plan"], plan.query.aliases)
+        request = adviser.on_batch(reports, ordered_plan(plan.query, tree, cast(MethodChoice, first["join"])))
+        last = self.decisions.last
+        if request is not None and last is not None:
+            sent = {"migration": request.to_dict(), "version": number}
+            last.identity = self._log.send(MIGRATE, once=f"decision-{batch:08d}", **sent)
+        return first["statistics"] is not None
+
+    def _adviser(self, number: int) -> JoinAdviser | None:
+        """Return who looks after a version; None: its plans are no join orders, or there is no choice."""
+        if number not in self._advisers:
+            plan, adviser = self._plan_of(number), None
+            if look_every_us(plan.query) < FOREVER:
+                adviser = JoinAdviser(plan, self._optimizing, self.decisions)
+                if str(number) in self._remembered:
+                    adviser.load(self._remembered.pop(str(number)))
+            self._advisers[number] = adviser
+        return self._advisers[number]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what a restart has to know, as plain values."""
+        known = {str(n): adviser.to_plain() for n, adviser in self._advisers.items() if adviser is not None}
+        return {"seen": self._seen, "advisers": self._remembered | known, "decisions": self.decisions.to_plain()}
+
+    def load(self, plain: dict[str, Any]) -> None:
+        """Know what was known before a restart."""
+        self._seen, self._remembered = plain["seen"], dict(plain["advisers"])
+        self.decisions.load(plain["decisions"])
