@@ -171,6 +171,7 @@ class SparkQuery(PlannedOnSpark):
         waiting: int = MOST_WAITING,
         retention: Mapping[str, int] | None = None,
         sites: DeclaredSites | Mapping[str, str] | None = None,
+        optimize: str | None = None,
     ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
@@ -181,7 +182,8 @@ class SparkQuery(PlannedOnSpark):
         what a hopping query may adapt by itself: "modes", "hop=1s..10s", or both. With more rows than `waiting` that
         wait for other streams the query fails, and says for which. `retention` says how much is kept of late
         rows, events and control rows: `late_files`, `event_bytes`, `control_rows`. With `sites`, the site of each
-        stream by its name, streams are joined where they arrive.
+        stream by its name, streams are joined where they arrive. `optimize` says whether better plans are looked for:
+        with "auto" the query goes on with one that pays, with "advise" it only says so.
         """
         from midstream.spark.run import SparkRun  # PySpark is an extra
 
@@ -205,6 +207,7 @@ class SparkQuery(PlannedOnSpark):
             check_waiting(waiting),
             Retention.of(retention),
             framework,
+            optimize,
         )
         return SparkRun(replace(self, plan=plan), sink, settings, trigger)
 

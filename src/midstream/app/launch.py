@@ -36,6 +36,7 @@ def launch(file: PipelineFile, spark: Any) -> SparkRun:
                 file.waiting,
                 file.retention,
                 file.sites,
+                file.optimize,
             )
     except PipelineError:
         raise

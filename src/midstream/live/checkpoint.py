@@ -7,6 +7,7 @@ checkpoint/runs           which run of the query began with which micro-batch
 checkpoint/status.json    how it is doing, replaced in every micro-batch
 checkpoint/heartbeat      written every few seconds by the process that runs the query
 checkpoint/events.jsonl   what happened, one line each
+checkpoint/decisions.json what was decided of plans by the query itself, and what it has to know to decide again
 checkpoint/versions       versions of the query as JSON; in mergers/ how far a change has come
 checkpoint/mail           what buckets have sent to each other, a file per micro-batch
 checkpoint/late           rows that came too late, a file per micro-batch
@@ -45,7 +46,7 @@ FORMAT = 1
 """The form in which a checkpoint is laid out."""
 SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
-PENDING = (".status.json.", ".heartbeat.")
+PENDING = (".status.json.", ".heartbeat.", ".decisions.json.")
 """What files beside these begin with until they are whole."""
 SILENT_S = 60.0
 """A query on another host that has shown no life for so long is taken for dead."""
@@ -88,6 +89,11 @@ class Checkpoint(HeldFolder):
     def mergers(self) -> Path:
         """Return the folder in which the driver keeps how far a change has come."""
         return self.folder / "versions" / "mergers"
+
+    @property
+    def decisions(self) -> Path:
+        """Return the file with what was decided of plans."""
+        return self.folder / "decisions.json"
 
     @property
     def mail(self) -> Mailbox:

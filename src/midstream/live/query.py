@@ -14,6 +14,8 @@ from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import CONTROL, ELEMENT, MAIL, MET
 from midstream.engine.control.runs import Runs
 from midstream.engine.planning.adapt import Adaptation
+from midstream.engine.planning.advisers import Advisers
+from midstream.engine.planning.optimizing import Optimizing
 from midstream.engine.planning.planner import Planner, looks_of
 from midstream.engine.results.output import BucketOutput
 from midstream.engine.results.records import Records
@@ -22,6 +24,7 @@ from midstream.engine.results.schema import output_schema
 from midstream.engine.run.contract import Framework, RunSpec
 from midstream.engine.run.family import family_of, run_of
 from midstream.live.checkpoint import Checkpoint
+from midstream.live.decision_file import DecisionFile
 from midstream.live.lines import Lines, of_lines
 from midstream.live.mailbox import MailWriter
 from midstream.live.merger_log import MergerLog
@@ -30,6 +33,7 @@ from midstream.live.sink import BatchSink
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
+from midstream.model.format import whole
 from midstream.model.statistics import Statistics
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
@@ -77,6 +81,7 @@ class LiveQuery:
         ordered: bool = False,
         adaptation: Adaptation | None = None,
         framework: Framework | None = None,
+        optimizing: Optimizing | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._sink = sink
@@ -91,6 +96,10 @@ class LiveQuery:
         """Records of changes."""
         self.newest = self._merger.version
         """The newest version that runs, or is to."""
+        self._optimizing = optimizing or Optimizing()
+        self._decided = DecisionFile(checkpoint.decisions, checkpoint.world)
+        self.advisers = Advisers(self._optimizing, checkpoint.controls, versions.plan_of, self._decided.write)
+        """Who looks for better orders of joins, and what was decided."""
         self._planners: dict[int, Planner] = {}
         self._retired = versions.files.over()
         """The versions that results remember, and that need no rows any more."""
@@ -104,6 +113,13 @@ class LiveQuery:
         self.unread: frozenset[str] = frozenset()
         """Control rows that say what buckets have caused together, and that they have not read."""
 
+    def begin(self) -> None:
+        """Know what runs before have decided of plans; ask for what they could not ask for any more."""
+        known = self._decided.read()
+        if known is not None and self._optimizing.looks:
+            with whole(self._checkpoint.decisions):
+                self.advisers.load(known)
+
     def plan(self) -> Plan:
         """Return the plan the newest version was started with."""
         return self.versions.plan_of(self.newest)
@@ -116,7 +132,8 @@ class LiveQuery:
             return None
         if self.newest not in self._planners:
             log = self._checkpoint.controls
-            self._planners[self.newest] = Planner(plan, log, self._adaptation, self.newest)
+            how = self._adaptation, self.newest, self._optimizing.mode, self.advisers.decisions
+            self._planners[self.newest] = Planner(plan, log, *how)
         return self._planners[self.newest]
 
     def running(self, summary: BatchSummary) -> Plan:
@@ -141,7 +158,8 @@ class LiveQuery:
 
     def spec(self, timings: dict[int, Timing], runs: Runs) -> BucketSpec:
         """Return what all buckets share."""
-        run = RunSpec(self._ordered, self._framework, looks_of(self._adaptation))
+        looks, optimizes = looks_of(self._adaptation), self._optimizing.looks
+        run = RunSpec(self._ordered, self._framework, looks, optimizes=optimizes)
         return BucketSpec(self.versions.plan_of, timings, False, self._labels, run, runs=runs)
 
     def on_batch(self, lines: Lines, number: int) -> tuple[list[BucketOutput], list[tuple[str, Event]]]:
@@ -174,6 +192,8 @@ class LiveQuery:
         self.unread -= {c["id"] for report in reports[:1] for c in report["controls"]}
         if reports and self.planner is not None:
             self.planner.on_batch(reports)
+        if reports:
+            self.advisers.on_batch(reports, merger.control.phase == "steady")
         for report in reports:
             # People read plans elsewhere.
             report["controls"] = [{k: v for k, v in c.items() if k != "plan"} for c in report["controls"]]

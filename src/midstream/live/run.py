@@ -19,7 +19,7 @@ from midstream.change.request import ChangeRequest, ControlRequest
 from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import CHANGE, CONTROL, DRAIN, MAIL, MIGRATE, SNAPSHOT, STOP
 from midstream.engine.control.runs import Runs
-from midstream.engine.planning.adapt import adaptation_of
+from midstream.engine.planning.optimizing import optimizing_of
 from midstream.engine.results.records import Records
 from midstream.engine.results.reports import BatchSummary, held_back, total
 from midstream.engine.world import World
@@ -68,7 +68,7 @@ class LiveRun:
         self._asked = query
         self._world = world
         self.ends_by_itself = settings.ends_by_itself
-        self._adaptation = adaptation_of(settings.adapt, query.plan)
+        self._optimizing, self._adaptation = optimizing_of(settings.optimize, settings.adapt, query.plan)
         self._settings = settings
         self._checkpoint = checkpoint = Checkpoint(settings.checkpoint, world, settings.kept)
         # A restart may name a later version; the number of buckets is that of the first one.
@@ -121,8 +121,9 @@ class LiveRun:
             names = tuple(self.who["labels"])
             reach("sink begun")
             self._sink = sink
-            how = settings.ordered, self._adaptation, settings.framework
+            how = settings.ordered, self._adaptation, settings.framework, self._optimizing
             self.live = LiveQuery(checkpoint, versions, names, sink, *how)
+            self.live.begin()
             self.live.mail_waits()  # a mailbox that is broken is named at once
             self._read = ReadControls(checkpoint.controls, versions, settings.kept.control_rows)
             self._now = reported_before(checkpoint, self.live)
@@ -351,6 +352,10 @@ class LiveRun:
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of each migration of this run."""
         return self._noted[0]
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Return what was decided of plans: when, from which to which, why, what was expected and what was measured."""
+        return self.live.advisers.decisions.to_plain()
 
     def wait_for_migration(self, identity: str, timeout_s: float = 60.0) -> dict[str, Any] | None:
         """Wait until a migration is over, or refused; return its record, or None when time is up."""

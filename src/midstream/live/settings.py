@@ -36,3 +36,5 @@ class LiveSettings:
     """How much is kept of what grows with the age of the query."""
     framework: Framework = field(default_factory=Framework)
     """How joins are executed."""
+    optimize: str | None = None
+    """Whether better plans are looked for, and taken."""

@@ -12,7 +12,7 @@ from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.advisers import Advisers
-from midstream.engine.planning.optimizing import Optimizing, look_every_us
+from midstream.engine.planning.optimizing import AUTO, Optimizing, look_every_us
 from midstream.engine.planning.planner import Planner
 from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows
@@ -69,6 +69,11 @@ class Loop:
         if self.batch_us is not None and self.batch_us <= 0:
             raise MidstreamError(f"batch must be longer than nothing, not {self.batch_us} microseconds")
         check_buckets(self.buckets)
+
+    @property
+    def mode(self) -> str:
+        """Return whether what may be adapted is: where nobody says, it is."""
+        return self.optimizing.mode if self.optimizing.looks else AUTO
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -362,7 +367,8 @@ class RunningLoop:
             return
         if number not in self._planners:
             first = self.host.plan_of(number)
-            self._planners[number] = Planner(first, self.host.controls, adaptation, number)
+            decisions, mode = self.advisers.decisions, self._loop.mode
+            self._planners[number] = Planner(first, self.host.controls, adaptation, number, mode, decisions)
         self._planners[number].on_batch(reports, self.host.plan)
 
 

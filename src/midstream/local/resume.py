@@ -121,6 +121,8 @@ class Resumable:
             running.uncounted_ahead = state.get("uncounted_ahead", {})  # older checkpoints have none
             if "registered" in state:  # older checkpoints have none
                 running.repository.load(state["registered"], self._aggregates)
+            if "advisers" in state:
+                running.advisers.load(state["advisers"])
         with whole(self.checkpoint.folder / "batches.jsonl"):
             report.batches = [BatchReport(**batch) for batch in self.checkpoint.batches()]
         self._reported, self._read_us = len(report.batches), running.host.read_us
@@ -149,6 +151,7 @@ class Resumable:
             "plans": self._plans,
             "registered": running.repository.to_plain(),
             "uncounted": running.uncounted,
+            "advisers": running.advisers.to_plain(),
             "uncounted_ahead": running.uncounted_ahead,
             "report": {**totals, "wall_s": running.wall_s},
         }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from midstream.engine.planning.optimizing import MODES as OPTIMIZE
 from midstream.live.kept import Retention
 from midstream.live.settings import MOST_WAITING
 from midstream.local.files import local_folder, names_file_system
@@ -33,6 +34,7 @@ RUN_KEYS = (
     "master",
     "also_read",
     "adapt",
+    "optimize",
     "waiting",
     "framework",
 )
@@ -71,6 +73,8 @@ class PipelineFile:
     ordered: bool = False
     adapt: str | None = None
     """What a hopping query may adapt by itself."""
+    optimize: str | None = None
+    """Whether better plans are looked for, and taken."""
     waiting: int = MOST_WAITING
     """Rows that may wait for other streams."""
     trigger: dict[str, Any] = field(default_factory=dict)
@@ -119,6 +123,7 @@ class _PipelineToml(TomlFile):
             join=self.choice(run, "join", JOINS),
             ordered=self._flag(run, "ordered"),
             adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
+            optimize=self.choice(run, "optimize", tuple(OPTIMIZE)) if "optimize" in run else None,
             waiting=self.whole(run, "waiting", MOST_WAITING, 2**40),
             trigger=self._trigger(run),
             master=self._master(run),

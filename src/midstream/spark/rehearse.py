@@ -24,6 +24,7 @@ from midstream.engine.bucket.spec import BucketSpec
 from midstream.engine.control.controls import ELEMENT, MAIL, MET
 from midstream.engine.control.versions import KnownVersions
 from midstream.engine.host import buckets_for
+from midstream.engine.planning.advisers import Advisers
 from midstream.engine.planning.planner import Planner
 from midstream.engine.planning.plans import migrated
 from midstream.engine.results.merger import ResultMerger
@@ -33,7 +34,7 @@ from midstream.engine.results.reports import total
 from midstream.engine.results.sites import SitesAccount
 from midstream.engine.rows.rows import OFFSET, TIME, Rows
 from midstream.engine.run.contract import Framework, RunSpec
-from midstream.engine.run.family import run_of
+from midstream.engine.run.family import family_of, run_of
 from midstream.live.blobs import to_blob
 from midstream.live.control_log import ControlLog
 from midstream.live.lines import of_lines
@@ -170,13 +171,20 @@ class Rehearsal:
         self.mail: MailWriter | None = None
         """Where messages of buckets to each other go, if they send any."""
         self._planner: Planner | None = None
+        self._advisers: Advisers | None = None
+        """Who looks for better orders of joins, and what was decided."""
         self._to_plan: list[MigrationRequest] = []
         """Migrations that are planned here, and sent, when their time comes."""
 
     @property
     def sends_control(self) -> bool:
         """Return whether control rows come back to the buckets while it runs."""
-        return self.loop.adaptation is not None or self.total > len(self.batches) or self.sends_mail
+        return self.loop.optimizing.looks or self._adapts or self.total > len(self.batches) or self.sends_mail
+
+    @property
+    def _adapts(self) -> bool:
+        """Return whether plans of migrations are made here, and sent."""
+        return self.loop.adaptation is not None and family_of(self.loop.plan).chosen_by_cost
 
     @property
     def sends_mail(self) -> bool:
@@ -192,11 +200,11 @@ class Rehearsal:
     def spec(self) -> BucketSpec:
         """Return what all buckets share."""
         loop = self.loop
-        adaptation = loop.adaptation
-        schedule = [r for r in loop.schedule if adaptation is None or not isinstance(r, MigrationRequest)]
+        adaptation, adapts = loop.adaptation, self._adapts
+        schedule = [r for r in loop.schedule if not adapts or not isinstance(r, MigrationRequest)]
         looks = FOREVER if adaptation is None else adaptation.every
-        planner = migrated if adaptation is None else None
-        run = RunSpec(True, self._framework, looks, planner)
+        planner = None if adapts else migrated
+        run = RunSpec(True, self._framework, looks, planner, loop.optimizing.looks)
         return BucketSpec(self.versions.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
 
     def begin(self, log: ControlLog | None) -> None:
@@ -204,8 +212,11 @@ class Rehearsal:
         self.log = log
         if log is not None and self.sends_mail:
             self.mail = MailWriter(Mailbox(log.folder.with_name("mail")))
-        if log is not None and self.loop.adaptation is not None:
-            self._planner = Planner(self.loop.plan, log, self.loop.adaptation)
+        if log is not None and self.loop.optimizing.looks:
+            self._advisers = Advisers(self.loop.optimizing, log, self.versions.plan_of)
+        if log is not None and self._adapts:
+            decisions = None if self._advisers is None else self._advisers.decisions
+            self._planner = Planner(self.loop.plan, log, self.loop.adaptation, 1, self.loop.mode, decisions)
             self._to_plan = [r for r in self.loop.schedule if isinstance(r, MigrationRequest)]
             self._send_before(self.batches[0].end_us)
 
@@ -244,6 +255,8 @@ class Rehearsal:
         for report in reports[:1]:
             if report["meets_for"] is not None:
                 self.log.send(MET, of=report["meets_for"])
+        if self._advisers is not None and number + 1 < len(self.batches):
+            self._advisers.on_batch(reports, self.merger.control.phase == "steady")
         if self._planner is not None and number + 1 < len(self.batches):
             self._planner.on_batch(reports)
             self._send_before(self.batches[number + 1].end_us)
@@ -273,6 +286,9 @@ class Rehearsal:
             if record["state"] in (QUEUED, NOT_REACHED) and report.batches:
                 record["state"], record["from_plan"] = NOT_REACHED, report.batches[-1].plan
         report.migrations = self.records.all()
+        if self._advisers is not None:
+            self._advisers.decisions.end()
+            report.decisions = self._advisers.decisions.to_plain()
         report.sites = self.sites.to_dict() if self.sites.latest else None
 
 

@@ -102,6 +102,7 @@ class VersionInBucket:
             run = kind.rebuild(self.number, plan, spec, kept)
             return Succession(self.number, spec, run, self.intake, state), taken is None
         exported, coming = Succession.split(taken, state.run)
+        exported = exported if exported is None or kind.fits(spec, exported) else None
         if exported is not None:
             run = kind.adopt(self.number, spec, exported, state.run)
         else:

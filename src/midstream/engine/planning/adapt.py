@@ -26,6 +26,20 @@ BUSY, IDLE = 0.5, 0.1
 
 
 @dataclass(frozen=True)
+class Weighed:
+    """A plan, and what a hop is expected to take with the one that runs and with it, in nanoseconds."""
+
+    plan: Plan
+    before_ns: float
+    after_ns: float
+
+
+def hop_ns(plan: Plan, statistics: Statistics, constants: Constants) -> float:
+    """Return what a hop is expected to take, in nanoseconds."""
+    return sum(cost.total for _, _, cost, _ in costs(plan, statistics, constants))
+
+
+@dataclass(frozen=True)
 class Adaptation:
     """What may be adapted, when it is worth it, and how far hops may be apart."""
 
@@ -39,14 +53,19 @@ class Adaptation:
 
     def better(self, plan: Plan, statistics: Statistics, constants: Constants) -> Plan | None:
         """Return a plan that is worth going on with, or None."""
+        found = self.weighed(plan, statistics, constants)
+        return None if found is None else found.plan
+
+    def weighed(self, plan: Plan, statistics: Statistics, constants: Constants) -> "Weighed | None":
+        """Return a plan that is worth going on with, and what speaks for it; or None."""
         if not self.kinds & {MODES, PLAN}:
             return None
         asked = plan.query if PLAN in self.kinds else replace(plan.query, root=plan.root)
         shape = "optimal" if PLAN in self.kinds else "as-written"
         found = choose(asked, statistics, constants, shape, working=plan.working[0])
         best = Plan(plan.query, found.root, found.modes, found.working)
-        before, after = (sum(c.total for _, _, c, _ in costs(p, statistics, constants)) for p in (plan, best))
-        return best if best != plan and after <= self.gain * before else None
+        before, after = (hop_ns(p, statistics, constants) for p in (plan, best))
+        return Weighed(best, before, after) if best != plan and after <= self.gain * before else None
 
     def other_hop(self, plan: Plan, work_s: float, event_s: float) -> Plan | None:
         """Return the plan with another hop, when the work of a hop asks for one; both times are between two hops."""

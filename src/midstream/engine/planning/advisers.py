@@ -9,51 +9,77 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from midstream.engine.control.controls import MIGRATE, ControlSink
-from midstream.engine.planning.decisions import Decisions
+from midstream.engine.planning.decisions import TAKEN, Decision, Decisions
 from midstream.engine.planning.join_adviser import JoinAdviser
 from midstream.engine.planning.optimizing import Optimizing, look_every_us
+from midstream.migrate.request import MigrationRequest
 from midstream.model.time import FOREVER
 from midstream.plan.nodes import MethodChoice
 from midstream.plan.plan import Plan, ordered_plan
 from midstream.plan.tree import parse_tree
 
 Report = dict[str, Any]
+Keep = Callable[[dict[str, Any]], None]
+OWN = "-decision"
+"""How control rows that follow from decisions end."""
 
 
 class Advisers:
     """The advisers of a query's versions whose plans are join orders."""
 
-    def __init__(self, optimizing: Optimizing, log: ControlSink, plan_of: Callable[[int], Plan]) -> None:
+    def __init__(
+        self, optimizing: Optimizing, log: ControlSink, plan_of: Callable[[int], Plan], keep: Keep | None = None
+    ) -> None:
+        """`keep` writes down what a restart has to know, before anything is asked for because of it."""
         self.decisions = Decisions()
-        self._optimizing, self._log, self._plan_of = optimizing, log, plan_of
+        self._optimizing, self._log, self._plan_of, self._keep = optimizing, log, plan_of, keep
         self._advisers: dict[int, JoinAdviser | None] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
         """What is known of versions that have no adviser yet."""
         self._seen = -1
         """The last micro-batch."""
+        self._version = 0
+        """The version that was last looked at."""
+        self._sent = ""
+        """The last decision that is known to have been asked for."""
 
-    def on_batch(self, reports: Sequence[Report], settled: bool = True) -> bool:
-        """Take the reports of a micro-batch; return whether somebody has looked. `settled`: the query does not change.
+    def on_batch(self, reports: Sequence[Report], settled: bool = True) -> None:
+        """Take the reports of a micro-batch, and ask for what pays. `settled`: the query does not change.
 
         One that was seen before is not seen again.
         """
         first = reports[0]
         number, batch = first["version"], first["batches"]
         if not self._optimizing.looks or not number or batch <= self._seen:
-            return False
-        self._seen = batch
+            return
+        self._seen, self._version = batch, number
         self.decisions.see(first["migrations"])
         adviser = self._adviser(number)
-        if adviser is None or not settled:
-            return False
+        if adviser is None:  # decisions of queries that hop are noted where these are planned
+            self._note(first)
+            return
+        if not settled:
+            return
         plan = self._plan_of(number)
         tree = parse_tree(first["plan"], plan.query.aliases)
         request = adviser.on_batch(reports, ordered_plan(plan.query, tree, cast(MethodChoice, first["join"])))
         last = self.decisions.last
         if request is not None and last is not None:
-            sent = {"migration": request.to_dict(), "version": number}
-            last.identity = self._log.send(MIGRATE, once=f"decision-{batch:08d}", **sent)
-        return first["statistics"] is not None
+            last.identity = f"{batch:08d}{OWN}"
+        self._note(first)
+        if request is not None and last is not None:
+            self._send(last, number)
+
+    def _note(self, first: Report) -> None:
+        """Write down what a restart has to know, when somebody has looked."""
+        if self._keep is not None and first["statistics"] is not None:
+            self._keep(self.to_plain())
+
+    def _send(self, decision: Decision, version: int) -> None:
+        """Ask for what was decided; once, whoever asks again."""
+        request = MigrationRequest(decision.to_plan, decision.strategy)
+        self._log.send(MIGRATE, identity=decision.identity, migration=request.to_dict(), version=version)
+        self._sent = decision.identity
 
     def _adviser(self, number: int) -> JoinAdviser | None:
         """Return who looks after a version; None: its plans are no join orders, or there is no choice."""
@@ -69,9 +95,14 @@ class Advisers:
     def to_plain(self) -> dict[str, Any]:
         """Return what a restart has to know, as plain values."""
         known = {str(n): adviser.to_plain() for n, adviser in self._advisers.items() if adviser is not None}
-        return {"seen": self._seen, "advisers": self._remembered | known, "decisions": self.decisions.to_plain()}
+        decided = {"decisions": self.decisions.to_plain(), "version": self._version, "sent": self._sent}
+        return {"seen": self._seen, "advisers": self._remembered | known, **decided}
 
     def load(self, plain: dict[str, Any]) -> None:
         """Know what was known before a restart."""
         self._seen, self._remembered = plain["seen"], dict(plain["advisers"])
         self.decisions.load(plain["decisions"])
+        last, number = self.decisions.last, plain["version"]
+        own = last is not None and last.identity.endswith(OWN)
+        if own and last is not None and last.state == TAKEN and plain["sent"] != last.identity:
+            self._send(last, number)  # it was written down, and perhaps not asked for

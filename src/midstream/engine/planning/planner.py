@@ -12,6 +12,8 @@ from typing import Any
 from midstream.engine.control.controls import MIGRATE, ControlSink
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.adviser import HopAdviser
+from midstream.engine.planning.decisions import Decisions
+from midstream.engine.planning.optimizing import AUTO
 from midstream.engine.planning.plans import migrated
 from midstream.engine.planning.sizes import SeenSizes
 from midstream.engine.planning.statistics import BucketStatistics, statistics_of
@@ -35,10 +37,18 @@ def looks_of(adaptation: Adaptation | None) -> int:
 class Planner:
     """What runs, what is on its way to the buckets, and what is known of the rows."""
 
-    def __init__(self, first: Plan, log: ControlSink, adaptation: Adaptation | None = None, version: int = 1) -> None:
+    def __init__(
+        self,
+        first: Plan,
+        log: ControlSink,
+        adaptation: Adaptation | None = None,
+        version: int = 1,
+        mode: str = AUTO,
+        decisions: Decisions | None = None,
+    ) -> None:
         self._first = first
         self._log = log
-        self._adviser = None if adaptation is None else HopAdviser(adaptation)
+        self._adviser = None if adaptation is None else HopAdviser(adaptation, mode, decisions)
         self._version = version
         self._plans = {"": first}
         """Plans by the control row that has them; that of the query has none."""
@@ -111,9 +121,12 @@ class Planner:
         waiting = self._unread or events[0]["due"]
         if waiting or events[0]["statistics"] is None or self.statistics is None:
             return
-        plan = self._adviser.advice(self.statistics)
+        plan = self._adviser.advice(self.statistics, events[0]["clock_us"])
         if plan is not None:
             self._send(MigrationRequest(str(plan)), plan, once=f"advice-{events[0]['batches']:08d}")
+            last = self._adviser.decisions.last
+            assert last is not None, "it was noted"
+            last.identity = self._coming
 
     def _send(self, request: MigrationRequest, plan: Plan, row: str | None = None, once: str | None = None) -> None:
         """Send a plan to all buckets."""

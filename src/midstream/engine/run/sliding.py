@@ -75,6 +75,13 @@ class SlidingRun(VersionRun):
         return run
 
     @classmethod
+    def fits(cls, spec: RunSpec, exported: Any) -> bool:
+        """Tell whether rows keep what statistics are made of, where somebody wants to know."""
+        migrator, _ = exported
+        wanted = spec.optimizes and look_every_us(migrator.plan.query) < FOREVER
+        return not wanted or migrator.pipeline.sources.watched
+
+    @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "SlidingRun":
         """Return operators whose states come from the window rows.
 

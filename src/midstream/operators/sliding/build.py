@@ -33,7 +33,6 @@ def build_sources(plan: Plan, keep_offsets: bool, watched: bool = False) -> Sour
     unsure = [cast_to(m, c.type) for c in predicates.classes if not is_exact_code(c.type) for m in c.members]
     needed = {c for e in (*query.parts.first.values, *predicates.residuals, *unsure) for c in columns(e)}
     scans = {}
-    compared = {alias: _compared(plan, alias) if watched else () for alias in query.aliases}
     for source in query.sources:
         names = source.stream.columns.names
         wanted = {c.name for c in needed if c.alias == source.alias}
@@ -42,7 +41,7 @@ def build_sources(plan: Plan, keep_offsets: bool, watched: bool = False) -> Sour
         filters = predicates.filters[source.alias]
         spec = ScanSpec(
             source.alias, source.position, source.window, filters, held, stored[source.alias], line, keep_offsets,
-            tuple(e for e in compared[source.alias] if e not in stored[source.alias]),
+            tuple(e for e in _compared(plan, source.alias) if e not in stored[source.alias]) if watched else None,
         )  # fmt: skip
         scans[source.alias] = Scan(spec, evictions)
     members = {

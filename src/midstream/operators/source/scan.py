@@ -52,13 +52,13 @@ class ScanSpec:
     """The source's line in the eviction table, or -1."""
     keep_offsets: bool
     """Keep offsets, to merge results of several buckets."""
-    watched: tuple[Entry, ...] = ()
-    """Codes kept by row number for statistics alone, after those that are stored."""
+    watched: tuple[Entry, ...] | None = None
+    """Codes kept by row number for statistics alone, after those that are stored; None: nobody makes statistics."""
 
     @property
     def kept(self) -> tuple[Entry, ...]:
         """Return the codes that are kept by row number."""
-        return (*self.stored, *self.watched)
+        return (*self.stored, *(self.watched or ()))
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,11 @@ class Sources:
         """Entries that have looked for partners in a state so far."""
 
     @property
+    def watched(self) -> bool:
+        """Tell whether rows keep what statistics of them are made of."""
+        return all(scan.spec.watched is not None for scan in self.scans.values())
+
+    @property
     def nbytes(self) -> int:
         """Return the memory held."""
         return self.evictions.nbytes + sum(s.nbytes for s in self.scans.values())
