@@ -15,6 +15,7 @@ from engine.memory_store import MemoryStore
 from midstream.engine.bucket.bucket import Bucket
 from midstream.engine.bucket.store import Store
 from midstream.engine.bucket.version import OperatorMemory
+from midstream.engine.planning.optimizing import Optimizing
 from midstream.engine.run.contract import Framework
 from midstream.engine.world import World
 from midstream.lang.sql import parse_query
@@ -80,6 +81,7 @@ class HostedRun(LiveRun):
         kept: Retention | None = None,
         framework: Framework | None = None,
         sites: DeclaredSites | None = None,
+        optimize: Optimizing | None = None,
     ) -> None:
         live = [LiveStream(stream, Timing(lateness_us)) for stream in streams]
 
@@ -91,7 +93,7 @@ class HostedRun(LiveRun):
             first, declared = place_plan(first, sites)
             framework = Framework(SITES, sites=declared)
         asked = PlannedLive("q", first, live, plan, {})
-        more = {"kept": kept or Retention(), "framework": framework or Framework()}
+        more = {"kept": kept or Retention(), "framework": framework or Framework(), "optimize": optimize}
         super().__init__(asked, LiveSettings(folder / "checkpoint", buckets, **more), world)
         self._open(sink or ResultFolder(folder / "out", world), tuple(range(self.buckets)))
         for label in range(self.buckets):

@@ -32,6 +32,7 @@ from oracle import (
     hop_generate,
     hop_recompute,
     migrations,
+    optimized,
     recompute,
     test_changes,
 )
@@ -42,8 +43,8 @@ from oracle.hop_queries import Row, times_of
 from oracle.silent import draw_silent
 
 JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL = "join", "silent", "migrations", "difference", "hops", "general"
-OWN = "own code"
-KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL, OWN, *changes.METHODS)
+OWN, OPTIMIZED = "own code", "optimized"
+KINDS = (JOIN, SILENT, MIGRATIONS, DIFFERENCE, HOPS, GENERAL, OWN, OPTIMIZED, *changes.METHODS)
 """What is drawn; the name of a method stands for a change by it."""
 Check = Callable[[pa.Table, Report], None]
 MOST_HOP_BATCHES = 3
@@ -75,6 +76,7 @@ def draw_script(kind: str, seed: int) -> Script:
         HOPS: _hops,
         GENERAL: _general,
         OWN: _own,
+        OPTIMIZED: _optimized,
     }
     return draws[kind](seed) if kind in draws else _change(seed, kind)
 
@@ -145,6 +147,22 @@ def _migrations(seed: int) -> Script:
         assert len(report.migrations) == len(requests)
 
     return Script(Loop(planned.plan, planned.streams, batch_us, buckets, requests, framework), check, told)
+
+
+def _optimized(seed: int) -> Script:
+    rnd = random.Random(44_500_000 + seed)
+    while True:
+        case, loop = optimized.draw_optimized(rnd)
+        expected = recompute.recompute(case)
+        if 0 < expected.num_rows <= 5000:
+            break
+    told = f"{case.sql} | {case.tree} {case.join} | {loop.schedule} | {loop.batch_us} {loop.buckets} {loop.framework}"
+
+    def check(got: pa.Table, report: Report) -> None:
+        migrations.check_output(case, got.drop_columns(["_version"]), expected, [], told)
+        assert all(d["state"] != "refused" for d in report.decisions), told
+
+    return Script(loop, check, told)
 
 
 def _difference(seed: int) -> Script:

@@ -10,6 +10,7 @@ import typer
 
 from midstream.app import bench as benches
 from midstream.app import change_commands, deploy_commands, spark_commands
+from midstream.app.advise import advise_command
 from midstream.app.changes import print_change_forecast
 from midstream.app.costs import print_costs
 from midstream.app.migrations import print_forecast
@@ -245,6 +246,7 @@ app.command("status")(spark_commands.status_command)
 app.command("stop")(spark_commands.stop_command)
 app.command("snapshot")(spark_commands.snapshot_command)
 app.command("migrate")(spark_commands.migrate_command)
+app.command("advise")(advise_command)
 app.command("change")(change_commands.change_command)
 app.command("control")(change_commands.control_command)
 app.command("register")(change_commands.register_command)

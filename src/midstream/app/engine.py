@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from midstream.app.adopted import AdoptedBuild, AdoptedQuery
 from midstream.change.request import DRAIN, ChangeRequest, ControlRequest
-from midstream.engine.planning.optimizing import optimizing_of
+from midstream.engine.planning.optimizing import Optimizing, optimizing_of
 from midstream.engine.results.schema import output_schema
 from midstream.engine.run.contract import Framework
 from midstream.lang.builder import QueryBuilder
@@ -171,7 +171,7 @@ class SparkQuery(PlannedOnSpark):
         waiting: int = MOST_WAITING,
         retention: Mapping[str, int] | None = None,
         sites: DeclaredSites | Mapping[str, str] | None = None,
-        optimize: str | None = None,
+        optimize: str | Optimizing | None = None,
     ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
@@ -236,7 +236,7 @@ class PlannedQuery:
         paused: bool = False,
         adapt: str | None = None,
         checkpoint: str | Path | None = None,
-        optimize: str | None = None,
+        optimize: str | Optimizing | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 

@@ -100,6 +100,8 @@ class LiveQuery:
         self._decided = DecisionFile(checkpoint.decisions, checkpoint.world)
         self.advisers = Advisers(self._optimizing, checkpoint.controls, versions.plan_of, self._decided.write)
         """Who looks for better orders of joins, and what was decided."""
+        self._told: dict[str, str] = {}
+        """The states of decisions that events have."""
         self._planners: dict[int, Planner] = {}
         self._retired = versions.files.over()
         """The versions that results remember, and that need no rows any more."""
@@ -119,6 +121,7 @@ class LiveQuery:
         if known is not None and self._optimizing.looks:
             with whole(self._checkpoint.decisions):
                 self.advisers.load(known)
+            self._decisions(0)
 
     def plan(self) -> Plan:
         """Return the plan the newest version was started with."""
@@ -200,7 +203,18 @@ class LiveQuery:
         for version in set(over) - self._retired:
             self.versions.files.retire(version)
         self._retired = set(over)
-        return outputs, self._end(number, reports, meets)
+        return outputs, [*self._end(number, reports, meets), *self._decisions(number)]
+
+    def _decisions(self, batch: int) -> list[tuple[str, Event]]:
+        """Return what is new of what was decided of plans."""
+        news = []
+        for decision in self.advisers.decisions.to_plain():
+            # They are named by when they were made: those that are only advice have led to nothing.
+            identity = decision["identity"] or f"{decision['when']}-advice"
+            if self._told.get(identity) != decision["state"]:
+                self._told[identity] = decision["state"]
+                news.append(("decision", {"batch": batch, **decision, "identity": identity}))
+        return news
 
     def _end(self, batch: int, reports: list[Event], meets: bool) -> list[tuple[str, Event]]:
         """End a micro-batch; return what there is to say of changes and control elements."""

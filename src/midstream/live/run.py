@@ -46,12 +46,15 @@ from midstream.model.errors import MidstreamError
 from midstream.model.failpoint import reach
 from midstream.model.secrets import mask
 from midstream.model.timing import Timing
+from midstream.operators.build import SITES
 from midstream.plan.plan import Plan
 
 ENDING = (STOP, DRAIN)
 EVENTS = {CHANGE: "change asked"}
 """What reading a control row is called in the events, where that is not what it asks for."""
 LOOK_S = 0.05
+SHOWN = 4
+"""Decisions in the status, the last ones."""
 NAMED_STRAYS = 20
 """What is no control row and is named in the events, in a micro-batch."""
 
@@ -69,6 +72,8 @@ class LiveRun:
         self._world = world
         self.ends_by_itself = settings.ends_by_itself
         self._optimizing, self._adaptation = optimizing_of(settings.optimize, settings.adapt, query.plan)
+        if settings.framework.name == SITES and self._optimizing.looks:
+            raise MidstreamError("a join over sites follows its streams by itself: it does not go with optimize")
         self._settings = settings
         self._checkpoint = checkpoint = Checkpoint(settings.checkpoint, world, settings.kept)
         # A restart may name a later version; the number of buckets is that of the first one.
@@ -316,6 +321,7 @@ class LiveRun:
             "version": self.live.newest, "changes": self.live.under_way(),
             "aliases": list(plan.query.aliases), "hopping": self.live.planner is not None,
             "buckets": self.buckets, "partitioning": str(plan.partitioning),
+            "decisions": self.decisions()[-SHOWN:],
             "ends_by_itself": self.ends_by_itself, **totals, **self._rates.per_second(), "error": error,
             "last_batch": batch,
         }  # fmt: skip

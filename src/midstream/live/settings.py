@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from midstream.engine.planning.optimizing import Optimizing
 from midstream.engine.run.contract import Framework
 from midstream.live.kept import Retention
 from midstream.model.errors import MidstreamError
@@ -36,5 +37,5 @@ class LiveSettings:
     """How much is kept of what grows with the age of the query."""
     framework: Framework = field(default_factory=Framework)
     """How joins are executed."""
-    optimize: str | None = None
+    optimize: str | Optimizing | None = None
     """Whether better plans are looked for, and taken."""

@@ -51,20 +51,22 @@ class Optimizing:
         return self.mode != OFF
 
 
-def optimizing_of(mode: str | None, adapt: str | None, plan: Plan) -> tuple[Optimizing, Adaptation | None]:
+def optimizing_of(
+    mode: "str | Optimizing | None", adapt: str | None, plan: Plan
+) -> tuple[Optimizing, Adaptation | None]:
     """Return whether a query is optimized while it runs, and what a hopping one may adapt then; refuse nonsense.
 
     `adapt` says what; where it is given and nobody says whether, it is done.
     """
     adaptation = adaptation_of(adapt, plan)
-    chosen = mode if mode is not None else OFF if adaptation is None else AUTO
-    if chosen not in MODES:
-        raise PlanError(f"optimize is {chosen!r}; it can be {', '.join(MODES)}")
-    if chosen == OFF and adaptation is not None:
+    if isinstance(mode, str) and mode not in MODES:
+        raise PlanError(f"optimize is {mode!r}; it can be {', '.join(MODES)}")
+    chosen = mode if isinstance(mode, Optimizing) else Optimizing(mode or (OFF if adaptation is None else AUTO))
+    if not chosen.looks and adaptation is not None:
         raise PlanError(f'adapt = "{adapt}" says what may be adapted, and optimize = "{OFF}" that nothing may')
-    if chosen != OFF and adaptation is None:
+    if chosen.looks and adaptation is None:
         adaptation = Adaptation(frozenset({MODES_OF_OPERATORS, PLAN}))
-    return Optimizing(chosen), adaptation
+    return chosen, adaptation
 
 
 @lru_cache(maxsize=256)
