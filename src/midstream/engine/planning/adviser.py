@@ -95,9 +95,7 @@ class HopAdviser:
         self._decided = plan, other
         return other
 
-    def _measure(
-        self, plan: Plan, work: Work, seconds: float, hops: int, statistics: Statistics
-    ) -> dict[str, float]:
+    def _measure(self, plan: Plan, work: Work, seconds: float, hops: int, statistics: Statistics) -> dict[str, float]:
         """See what the plan that runs has taken, and whether the last decision has paid; return the former."""
         if not work.rows or seconds <= 0:
             return {}

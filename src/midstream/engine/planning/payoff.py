@@ -72,7 +72,7 @@ def judge(decision: Decision, over: bool) -> float | None:
     Return how far off the model was: in what part more the new plan has taken of the old one than was expected.
     """
     measured, predicted = decision.measured, decision.predicted
-    if decision.state != TAKEN or "seconds" not in measured:
+    if decision.state != TAKEN or "seconds" not in measured or not predicted:
         return None
     if measured["saved"] >= 0 and not (over or measured["seconds"] >= predicted["horizon_s"]):
         return None
