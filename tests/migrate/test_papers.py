@@ -319,3 +319,71 @@ def test_stairs_promote_eagerly_or_on_demand(strategy: str, promoted: bool) -> N
     assert record.entries_demoted > 0, "(a b) and (a b c) are let go"
     assert (record.entries_completed > 0) is promoted
     assert runtime.pipelines[0].execution.joins()
+
+
+@pytest.mark.parametrize(("region", "left"), [("pairs", {5, 9, 13}), ("rows", {3, 5, 7, 9, 11, 13, 15})])
+def test_table_1_case_by_case(region: str, left: set[int]) -> None:
+    """Which of the 15 cases of old and new rows the old plan answers; each result leaves once."""
+    streams = {
+        n: pa.table({"ts": [1 + k, SECOND + 1 + k], "k": [7, 7], "new": [0, 1]}) for k, n in enumerate("abcd")
+    }
+    case = case_of("abcd")
+    columns = [(n, f"{n}.new") for n in "abcd"]
+    case = Case(streams, case.sources, case.windows, case.conditions, columns, case.tree)
+    runtime = DirectRun(plan_of(case, "(((a b) c) d)", "nested-loop"))
+    found: list[int] = []
+    from_new: list[int] = []
+
+    def number(flags: list[int]) -> int:
+        return 1 + sum(bit << (3 - k) for k, bit in enumerate(flags))
+
+    for place, rows in enumerate(rows_between(case, runtime, [SECOND, 2 * SECOND])):
+        if place == 1:
+            migrate(runtime, "(a (b (c d)))", "hybrid", SECOND, region=region)
+            hybrid = runtime.pipelines[0].execution
+            assert isinstance(hybrid, Hybrid)
+            top = hybrid.tasks[0].task.new[-1].join
+            on_batches = top.on_batches
+
+            def watched(*args, **given):  # type: ignore[no-untyped-def]
+                results = on_batches(*args, **given)
+                at = [top.spec.components.index(n) for n in "abcd"]
+                from_new.extend(number([int(row[4 + k] > 0) for k in at]) for row in results)
+                return results
+
+            top.on_batches = watched  # type: ignore[method-assign]
+        for results in runtime.on_rows(rows):
+            found.extend(
+                number([results.rows.column(n)[k].as_py() for n in "abcd"]) for k in range(results.rows.num_rows)
+            )
+    assert sorted(found) == list(range(1, 17))
+    assert sorted(from_new) == sorted(set(range(2, 17)) - left)
+
+
+@pytest.mark.parametrize(("capacity", "early"), [(1, False), (10_000_000, True)])
+def test_background_computation_has_what_rows_leave_of_the_capacity(capacity: int, early: bool) -> None:
+    case = case_of("abcd", rows=80)
+    runtime = running(case, 4 * SECOND, "(((a b) c) d)", "nested-loop")
+    migrate(runtime, "(a (b (c d)))", "hybrid", 4 * SECOND, background=True, capacity=capacity)
+    for rows in rows_between(case, runtime, [t * 100_000 for t in range(40, 90)])[1:]:
+        for _ in runtime.on_rows(rows):
+            pass
+    (record,) = runtime.records()
+    assert record.state == "finished"
+    assert record.duration_us is not None
+    assert (record.duration_us < SECOND) == early
+    assert (record.entries_completed > 0) == early
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"capacity": 0}, "capacity must be a whole number of evaluations from 1 on, not 0"),
+        ({"capacity": 5}, "capacity is for background computation"),
+        ({"background": True, "region": "rows"}, "background computation fills pairs of old rows"),
+        ({"region": "cases"}, "region is 'cases'; it can be auto, pairs, rows"),
+    ],
+)
+def test_options_of_hybrid_that_make_no_sense_are_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        MigrationRequest.of("(a b)", "hybrid", options)

@@ -106,6 +106,12 @@ def draw_options(rnd: random.Random, strategy: str) -> dict[str, object]:
         options = {"sharing": rnd.random() < 0.7, "background": rnd.random() < 0.5}
         options |= {"budget": rnd.choice([1, 20, 500, 100_000])} if options["background"] else {}
         options |= {"ordering": "serialized"} if rnd.random() < 0.15 else {}
+        # Drawn apart, so that seeds from before there were these options draw what they did.
+        apart = random.Random(rnd.getstate()[1][0])
+        if options["background"] and apart.random() < 0.4:
+            options["capacity"] = apart.choice([1, 100, 5_000, 10_000_000])
+        elif not options["background"] and apart.random() < 0.5:
+            options["region"] = "pairs"
     if strategy == "parallel-track":
         options = {"output": rnd.choice(["buffered", "merged"])}
     if strategy == "auto" and rnd.random() < 0.3:

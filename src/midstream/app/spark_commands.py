@@ -146,6 +146,13 @@ def migrate_command(
     budget: Annotated[
         int | None, typer.Option("--budget", help="hybrid: evaluations per micro-batch in the background.")
     ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option("--capacity", help="hybrid: evaluations per second in all; the background has what is left."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", help="hybrid: pairs, or rows: what the old plan answers for.")
+    ] = None,
     sharing: Annotated[
         bool, typer.Option("--sharing/--no-sharing", help="hybrid: compute once what both plans do.")
     ] = True,
@@ -175,7 +182,15 @@ def migrate_command(
     """
     held, status = running(checkpoint, reads_control=True)
     name = status["name"]
-    given = {"join": join, "budget": budget, "ordering": ordering, "output": output, "rows": rows}
+    given = {
+        "join": join,
+        "budget": budget,
+        "ordering": ordering,
+        "output": output,
+        "rows": rows,
+        "capacity": capacity,
+        "region": region,
+    }
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
     request = MigrationRequest.of(plan, strategy, options)

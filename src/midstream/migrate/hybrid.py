@@ -20,6 +20,9 @@ from midstream.operators.sliding.entry import Matrix
 from midstream.operators.sliding.join import Join
 from midstream.operators.source.sources import Renumbering, Taken
 
+PART = 1 << 14
+"""Evaluations after which the background looks at what it has spent."""
+
 
 def divide_work(switch: Switch) -> Switched:
     """Return the new plan at work, and of the old one what it cannot answer yet."""
@@ -43,9 +46,16 @@ class Hybrid(Migration):
         self.ordering = asked.ordering
         self.budget = asked.budget if asked.background else 0
         """Predicate evaluations per micro-batch spent on the new plan's states in the background."""
+        self.sources = switch.sources
+        self.capacity = asked.capacity
+        """Evaluations per second of event time to spend in all; None: the budget says what the background may."""
+        self._spare = 0
+        """Evaluations that rows have left to the background; below 0 they have had more than there was."""
+        self._seen_us = switch.moment.now_us
+        self._seen_cost = switch.sources.effort.cost
         self.matching = Matching()
         self.tasks = [
-            TaskRun(task, switch.sources, switch.position, asked.background)
+            TaskRun(task, switch.sources, switch.position, asked.pairs)
             for task in decompose(switch.old, switch.new, asked.sharing)
         ]
         held = held_states(switch.old)
@@ -72,10 +82,34 @@ class Hybrid(Migration):
 
     def work(self, now_us: int, seq: int) -> None:
         """Compute states in the background."""
-        budget = self.budget
         for task in self.tasks:
             task.drop_expired(now_us, seq)
-            budget = task.work(budget, Moment(now_us, seq))
+        if self.capacity is None:
+            self._work(self.budget, Moment(now_us, seq))
+            return
+        self._account(now_us)
+        while self._spare > 0:
+            # In parts, since what is found costs more than what is only passed.
+            part = min(self._spare, PART)
+            if self._work(part, Moment(now_us, seq)) == part:
+                break
+            self._account(now_us)
+
+    def _work(self, budget: int, moment: Moment) -> int:
+        """Spend so many evaluations on states; return what is left of them."""
+        for task in self.tasks:
+            budget = task.work(budget, moment)
+        return budget
+
+    def _account(self, now_us: int) -> None:
+        """See what time has brought since the last look, and what was spent; what was not used is lost."""
+        assert self.capacity is not None
+        cost = self.sources.effort.cost
+        brought = self.capacity * max(0, now_us - self._seen_us) // 1_000_000
+        if brought:
+            self._spare = min(self._spare, 0) + brought
+        self._spare -= cost - self._seen_cost
+        self._seen_us, self._seen_cost = max(now_us, self._seen_us), cost
 
     def progress(self) -> Progress:
         """Return how many states are shared, and what was computed in the background."""

@@ -35,12 +35,15 @@ ORDERINGS = ("parallel", "serialized")
 OUTPUTS = ("buffered", "merged")
 BUDGET = 100_000
 """Predicate evaluations per micro-batch that background computation may spend, unless said otherwise."""
+REGIONS = ("auto", "pairs", "rows")
 ROWS = 20_000
 """Rows per micro-batch that a new pipeline takes off its queues beyond those that came in it, unless said otherwise."""
 OPTIONS = {
     "sharing": (HYBRID,),
     "background": (HYBRID,),
     "budget": (HYBRID,),
+    "capacity": (HYBRID,),
+    "region": (HYBRID,),
     "ordering": (HYBRID,),
     "output": (PARALLEL_TRACK,),
     "rows": (GENERAL_HYBRID,),
@@ -61,6 +64,11 @@ class MigrationRequest:
     sharing: bool = True
     background: bool = False
     budget: int = BUDGET
+    capacity: int | None = None
+    """Evaluations per second of event time that a bucket may spend in all; the background has what rows leave of it."""
+    region: str = "auto"
+    """What the new plan lacks at the bottom: pairs of old rows, as HybMig has it, or all old rows of one input, which
+    leaves more to the old plan. Pairs with background, else rows, unless said otherwise."""
     ordering: str = "parallel"
     output: str = "buffered"
     rows: int = ROWS
@@ -71,13 +79,25 @@ class MigrationRequest:
         _one_of("strategy", self.strategy, (AUTO, *STRATEGIES))
         _one_of("ordering", self.ordering, ORDERINGS)
         _one_of("output", self.output, OUTPUTS)
+        _one_of("region", self.region, REGIONS)
         for name in ("sharing", "background"):
             if type(getattr(self, name)) is not bool:
                 raise PlanError(f"{name} must be true or false, not {getattr(self, name)!r}")
         if type(self.budget) is not int or self.budget < 1:
             raise PlanError(f"budget must be a whole number of evaluations from 1 on, not {self.budget!r}")
+        if self.capacity is not None and (type(self.capacity) is not int or self.capacity < 1):
+            raise PlanError(f"capacity must be a whole number of evaluations from 1 on, not {self.capacity!r}")
+        if self.capacity is not None and not self.background:
+            raise PlanError("capacity is for background computation: ask for background as well")
+        if self.region == "rows" and self.background:
+            raise PlanError('background computation fills pairs of old rows: ask for region = "pairs", or none')
         if type(self.rows) is not int or self.rows < 1:
             raise PlanError(f"rows must be a whole number from 1 on, not {self.rows!r}")
+
+    @property
+    def pairs(self) -> bool:
+        """Tell whether a hybrid's new plan lacks no more than pairs of old rows."""
+        return self.background if self.region == "auto" else self.region == "pairs"
 
     @staticmethod
     def of(plan: str, strategy: str | None = None, options: Mapping[str, Any] | None = None, **more: Any

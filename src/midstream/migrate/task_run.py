@@ -21,11 +21,11 @@ class TaskRun:
     Invariant: a result of the task comes from the old joins when it lies in a region of the table, else from the new.
     """
 
-    def __init__(self, task: Task, sources: Sources, position: Position, background: bool = False) -> None:
+    def __init__(self, task: Task, sources: Sources, position: Position, pairs: bool = False) -> None:
         self.task = task
-        self.pairs = background
-        """What the new joins lack at the bottom: pairs of old rows, which the background computes. Else, with only one
-        join at the bottom, all old rows of one input, whatever they meet: the old plan is good at those."""
+        self.pairs = pairs
+        """What the new joins lack at the bottom: pairs of old rows, which the background can compute. Else, with only
+        one join at the bottom, all old rows of one input, whatever they meet: the old plan is good at those."""
         self.sources = sources
         self.position = position
         self.table = CharacteristicsTable()

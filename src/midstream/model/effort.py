@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+ENTRY_COST = 50
+"""What putting an entry into a state is taken to cost, in evaluations: room, copying, linking."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -13,6 +16,11 @@ class Effort:
     """Entries put into states, rows of sources included."""
     probes: int = 0
     """Entries that have looked for partners in a state, those that found none included."""
+
+    @property
+    def cost(self) -> int:
+        """Return what it is taken to cost, in evaluations."""
+        return self.evaluations + ENTRY_COST * self.entries
 
     def __add__(self, other: "Effort") -> "Effort":
         return Effort(self.evaluations + other.evaluations, self.entries + other.entries, self.probes + other.probes)

@@ -8,9 +8,13 @@ from midstream.studies.distributed import costs as site_costs
 from midstream.studies.distributed import messages as site_messages
 from midstream.studies.distributed import overhead as site_overhead
 from midstream.studies.frame.study import Study
-from midstream.studies.jisc import complete_states
+from midstream.studies.hybmig import background, general, overhead, rate, sharing, sweeps, table1
+from midstream.studies.jisc import complete_states, frequency, latency, normal, stage
 
 STUDIES: tuple[Study, ...] = (
+    table1.STUDY, rate.STUDY, overhead.STUDY, sweeps.WINDOW, sweeps.RATE, sweeps.STREAMS, sharing.STUDY,
+    background.STUDY, general.STUDY,
+    stage.BEST_CASE, stage.WORST_CASE, normal.STUDY, latency.STUDY, frequency.WORST_CASE, frequency.BEST_CASE,
     complete_states.STUDY,
     guarantees.STUDY, sensitivity.RESPONSE, sensitivity.CORRECTNESS, sensitivity.COST,
     site_costs.STUDY, site_overhead.STUDY, site_messages.STUDY,

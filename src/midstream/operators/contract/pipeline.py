@@ -74,7 +74,7 @@ class Pipeline(ABC):
     @property
     def effort(self) -> Effort:
         """Return what the operators have done so far."""
-        return Effort(self.sources.predicate_evaluations, self.sources.entries_kept, self.sources.probes)
+        return self.sources.effort
 
     def live_entries(self, now_us: int, seq: int) -> int:
         """Return how many entries can still match a row at a time or later."""

@@ -12,6 +12,7 @@ import numpy as np
 from midstream.kernels.arrays import Mask, Matrix, Vector
 from midstream.kernels.complete import live_before
 from midstream.model.batch import Arrival
+from midstream.model.effort import Effort
 from midstream.operators.source.scan import Scan, TakenRows
 from midstream.operators.source.window import EvictionTable
 
@@ -68,6 +69,11 @@ class Sources:
     def nbytes(self) -> int:
         """Return the memory held."""
         return self.evictions.nbytes + sum(s.nbytes for s in self.scans.values())
+
+    @property
+    def effort(self) -> Effort:
+        """Return what the operators above have done so far."""
+        return Effort(self.predicate_evaluations, self.entries_kept, self.probes)
 
     def take_in(self, arrivals: dict[str, Arrival]) -> Taken:
         """Take in the next rows of every alias."""

@@ -14,9 +14,6 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-ENTRY_COST = 50.0
-"""What putting an entry into a state costs, in evaluations: room, copying, linking."""
-
 
 @dataclass(frozen=True)
 class Schedule:

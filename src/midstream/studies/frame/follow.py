@@ -17,8 +17,7 @@ from midstream.local.loop import Loop
 from midstream.local.replay import make_plan
 from midstream.local.sources import recorded_table
 from midstream.migrate.request import MigrationRequest
-from midstream.model.effort import Effort
-from midstream.studies.frame.capacity import ENTRY_COST
+from midstream.model.effort import ENTRY_COST, Effort
 
 COUNTED = ("rows_in", "rows_out", "evaluations", "entries", "probes", "tuples", "held")
 

@@ -1,7 +1,7 @@
 """Pictures: one look for all studies, as SVG for the page and as PNG."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def line(axes: Any, place: int, x: Any, y: Any, label: str, marker: str = "") ->
     )  # fmt: skip
 
 
-def bars(axes: Any, groups: Sequence[str], series: dict[str, Sequence[float]]) -> None:
+def bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
     """Draw groups of bars, one of each series in each group."""
     width = 0.8 / len(series)
     for place, (label, values) in enumerate(series.items()):

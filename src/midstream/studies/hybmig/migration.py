@@ -4,15 +4,19 @@ from typing import Any
 
 import numpy as np
 
-from midstream.studies.frame.capacity import ENTRY_COST, Floats, Schedule, schedule
+from midstream.model.effort import ENTRY_COST
+from midstream.studies.frame.capacity import Floats, Schedule, schedule
 from midstream.studies.frame.data import Columns, Data
 from midstream.studies.frame.follow import Followed, follow
+from midstream.studies.frame.scale import Scale
 from midstream.studies.frame.study import Case
 from midstream.studies.hybmig.clique import OLD, PLANS, SECOND_US, Clique
 
 SPEED = 10_000_000.0
 """Evaluations per second of the simulated processor, at full size: the least, in round numbers, with which PT keeps up
 at the defaults, as it does in the paper."""
+LEAST = 0.2
+"""Smaller ones have so few values and rows that luck decides."""
 MS, PT, HYBRID, PAPER, BACKGROUND = "MS", "PT", "HybMig (ours)", "HybMig", "HybMig+BSC"
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     MS: ("moving-state", {}),
@@ -60,5 +64,19 @@ def costs(data: Data) -> Floats:
 
 def at_work(data: Data) -> Schedule:
     """Return how the simulated processor gets through a migration."""
-    speed = SPEED * data.value("size")
-    return schedule(costs(data), speed, data.value("switch_cost"))
+    return schedule(costs(data), speed_of(data), data.value("switch_cost"))
+
+
+def speed_of(data: Data) -> float:
+    """Return the speed of the processor for a migration of some size."""
+    return float(SPEED * data.value("size"))
+
+
+def size_of(scale: Scale) -> float:
+    """Return the size of a migration that is looked at second by second."""
+    return max(LEAST, scale.factor)
+
+
+def sweep_size(scale: Scale) -> float:
+    """Return the size of migrations of which there are many."""
+    return max(LEAST, scale.factor / 4)
