@@ -324,9 +324,7 @@ def test_stairs_promote_eagerly_or_on_demand(strategy: str, promoted: bool) -> N
 @pytest.mark.parametrize(("region", "left"), [("pairs", {5, 9, 13}), ("rows", {3, 5, 7, 9, 11, 13, 15})])
 def test_table_1_case_by_case(region: str, left: set[int]) -> None:
     """Which of the 15 cases of old and new rows the old plan answers; each result leaves once."""
-    streams = {
-        n: pa.table({"ts": [1 + k, SECOND + 1 + k], "k": [7, 7], "new": [0, 1]}) for k, n in enumerate("abcd")
-    }
+    streams = {n: pa.table({"ts": [1 + k, SECOND + 1 + k], "k": [7, 7], "new": [0, 1]}) for k, n in enumerate("abcd")}
     case = case_of("abcd")
     columns = [(n, f"{n}.new") for n in "abcd"]
     case = Case(streams, case.sources, case.windows, case.conditions, columns, case.tree)
@@ -345,7 +343,7 @@ def test_table_1_case_by_case(region: str, left: set[int]) -> None:
             top = hybrid.tasks[0].task.new[-1].join
             on_batches = top.on_batches
 
-            def watched(*args, **given):  # type: ignore[no-untyped-def]
+            def watched(*args, top=top, on_batches=on_batches, **given):  # type: ignore[no-untyped-def]
                 results = on_batches(*args, **given)
                 at = [top.spec.components.index(n) for n in "abcd"]
                 from_new.extend(number([int(row[4 + k] > 0) for k in at]) for row in results)
