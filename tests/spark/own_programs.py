@@ -58,6 +58,11 @@ def _hang(value: int) -> int:
     return value
 
 
+def no_stream(spark: Any, streams: Streams) -> Any:
+    """A program that reads a stream of another name."""
+    return streams["oders"].select("k")
+
+
 def no_program(spark: SparkSession, streams: Streams) -> DataFrame:
     """Cannot be built."""
     return streams["orders"].select("no_such_column")

@@ -120,6 +120,7 @@ def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) 
     files.keep_ahead(lambda: run._journal.rows_in)
     said = []
     for name, options in (
+        ("no_stream", {}),
         ("no_program", {}),
         ("totals_crashing", {}),
         ("totals_hanging", {"timeout": "4 seconds"}),
@@ -132,6 +133,7 @@ def test_a_program_that_is_no_good_changes_nothing(narrow: Any, tmp_path: Path) 
     drawn = files.finish()
     finish(run, drawn)
     words = [
+        "there is no stream 'oders'; there are",
         "no_such_column",
         "no total is good enough",
         "no further",

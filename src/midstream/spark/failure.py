@@ -34,6 +34,8 @@ def sentence_of(text: str) -> str:
     'no room'
     >>> sentence_of("Traceback (most recent call last):\\n File\\npyarrow.lib.ArrowInvalid: bad cast\\n\\n at org.x")
     'bad cast (ArrowInvalid)'
+    >>> sentence_of("Traceback (most recent call last):\\n File\\nmidstream.model.errors.MidstreamError: no segments")
+    'no segments'
     >>> sentence_of("py4j.Py4JJavaError: An error occurred while\\n: org.x.NoSuchException: [NONE] no such thing")
     'no such thing'
     """
@@ -41,7 +43,7 @@ def sentence_of(text: str) -> str:
     found = [m for line in before.split("\n") if (m := _ERROR.match(line.strip())) and not m[3].startswith(_ENVELOPES)]
     if own := [m for m in found if not m[1].startswith(_OF_JAVA)]:
         package, name, message = own[-1].groups()
-        return _plain(message) if package.startswith("pyspark.") else f"{_plain(message)} ({name})"
+        return _plain(message) if package.startswith(("pyspark.", "midstream.")) else f"{_plain(message)} ({name})"
     if found:
         return _plain(found[0][3])
     return _plain(next((line for line in before.split("\n") if line.strip()), "unknown"))

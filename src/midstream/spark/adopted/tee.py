@@ -9,8 +9,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from midstream.live.adopted.journal import STREAM, column_of_stream
+from midstream.model.errors import MidstreamError
 from midstream.spark.graph import column_of
 from midstream.spark.query import SparkStream
+
+
+class Streams(dict[str, Any]):
+    """The streams of a program by name.
+
+    >>> Streams({"orders": 1, "prices": 2})["order"]
+    Traceback (most recent call last):
+    midstream.model.errors.MidstreamError: there is no stream 'order'; there are orders, prices
+    """
+
+    def __missing__(self, name: str) -> Any:
+        raise MidstreamError(f"there is no stream '{name}'; there are {', '.join(self)}")
 
 
 def journal_schema(streams: Sequence[SparkStream]) -> StructType:
@@ -39,7 +52,7 @@ def streams_of(spark: SparkSession, place: str, streams: Sequence[SparkStream]) 
     """Return the streams as a version reads them: all of them from one source, a segment per micro-batch."""
     reader = spark.readStream.schema(journal_schema(streams)).option("maxFilesPerTrigger", 1)
     source: Any = reader.option("pathGlobFilter", "*.parquet").parquet(place)
-    found = {}
+    found = Streams()
     for k, stream in enumerate(streams):
         own, name = column_of_stream(k), stream.schema.name
         columns = [F.col(own).getField(c).alias(c) for c in stream.frame.columns]
