@@ -43,6 +43,7 @@ OUTSIDE = {
     "numpy": set(ROOMS),
     "pyarrow": set(ROOMS) - {"kernels", "optimize", "front door"},
     "cloudpickle": {"model"},
+    "deltalake": {"live"},
     "llvmlite": {"kernels"},
     "numba": {"kernels"},
     "sqlglot": {"lang"},

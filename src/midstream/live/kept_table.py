@@ -4,15 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midstream.engine.results.merger import Departure
 from midstream.engine.world import World
-from midstream.kernels.bag import cancel
+from midstream.live.kept_answer import KeptAnswer
 from midstream.live.lines import Lines
 from midstream.live.owned_folder import remove_pending, take_folder
 from midstream.live.result_folder import HOP, replace_answer
@@ -21,8 +18,6 @@ from midstream.local.disk import THIS_MACHINE
 from midstream.local.files import writing
 from midstream.model.errors import SinkError
 from midstream.model.format import check_format, whole
-from midstream.operators.hopping.coding import Coding
-from midstream.operators.hopping.emission import value_order
 
 TABLE = "table.parquet"
 FORMAT = 1
@@ -78,38 +73,15 @@ class KeptTable:
         """Apply the changes that are not in the table yet."""
         held = self._read()
         self._check(held)
-        said = {} if held is None else held.schema.metadata
-        newest, upto_us = int(said.get(VERSION, b"1")), None if held is None else int(said[HOP])
-        table = held
-        for (hop_us, of), pieces in _answers(departures).items():
-            version = of or newest
-            if version < newest or (version == newest and upto_us is not None and hop_us <= upto_us):
-                continue
-            rows = pa.Table.from_batches(pieces)
-            names = [n for n in rows.column_names if n not in ("_time", "_version", "_hop", "_sign")]
-            if table is None or version > newest:
-                table = rows.schema.empty_table().select(names)
-            table = self._applied(
-                table.replace_schema_metadata(), rows.select(names), rows.column("_sign").combine_chunks()
-            )
-            newest, upto_us = version, hop_us
-        if table is not None and table is not held and upto_us is not None:
-            said = {FORMATTED: b"%d" % FORMAT, HOP: b"%d" % upto_us, QUERY: self._query, VERSION: b"%d" % newest}
-            said |= {BATCH: b"%d" % batch}
-            replace_answer(self.file, table, said, self._world, self._check_newest)
-
-    def _applied(self, table: pa.Table, changes: pa.Table, signs: pa.Array) -> pa.Table:
-        coming, going = pc.greater(signs, 0), pc.less(signs, 0)
-        new = pa.concat_tables([table, changes.filter(coming)]).combine_chunks()
-        old = changes.filter(going).combine_chunks()
-        coding, types = Coding(), new.schema.types
-        codes = [_codes(coding, part) for part in (new, old)]
-        no_ends = np.empty(0, np.int64)
-        kept, missing = cancel(codes[0], no_ends, codes[1], no_ends, False)
-        if missing.any():
-            raise SinkError(f"{self.file} does not hold what is to go; it was changed by someone else")
-        left = codes[0][kept]
-        return new.filter(pa.array(kept)).take(pa.array(value_order(coding, left, types, None)))
+        before = KeptAnswer()
+        if held is not None:
+            said = held.schema.metadata
+            before = KeptAnswer(held, int(said.get(VERSION, b"1")), int(said[HOP]))
+        after = before.after(departures, self.file)
+        if after is not before and after.upto_us is not None:
+            told = {FORMATTED: FORMAT, HOP: after.upto_us, VERSION: after.version, BATCH: batch}
+            said = {key: b"%d" % value for key, value in told.items()} | {QUERY: self._query}
+            replace_answer(self.file, after.table, said, self._world, self._check_newest)
 
     def _read(self) -> pa.Table | None:
         if not self._world.files.exists(self.file):
@@ -122,25 +94,3 @@ class KeptTable:
                 raise ValueError(HOP)
         check_format(f"{self.file}", found, FORMAT)
         return table
-
-
-def _answers(departures: Sequence[Departure]) -> dict[tuple[int, int], list[pa.RecordBatch]]:
-    """Return the answers by hop and version: two versions may answer one hop, and an answer may come in pieces.
-
-    An empty one is of version 0: it does not say of which.
-    """
-    found: dict[tuple[int, int], list[pa.RecordBatch]] = {}
-    for departure in departures:
-        assert departure.hop_us is not None, "an answer at a hop"
-        versions = departure.rows.column("_version")
-        for version in versions.unique().to_pylist() or [0]:
-            rows = departure.rows.filter(pc.equal(versions, version))
-            found.setdefault((departure.hop_us, version), []).append(rows)
-    return found
-
-
-def _codes(coding: Coding, table: pa.Table) -> npt.NDArray[np.int64]:
-    out = np.empty((table.num_rows, table.num_columns), np.int64)
-    for k, column in enumerate(table.columns):
-        out[:, k] = coding.encode(column.combine_chunks())
-    return out

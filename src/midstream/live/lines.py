@@ -13,8 +13,8 @@ from midstream.engine.results.output import ORDER, BucketOutput, Leaving, lists,
 from midstream.live.blobs import from_blob, to_blob
 from midstream.live.mailbox import of_batches, to_batches
 
-RESULT, REPORT, LATE, MAIL = 0, 1, 2, 3
-"""Kinds of lines."""
+RESULT, REPORT, LATE, MAIL, FILE = 0, 1, 2, 3, 4
+"""Kinds of lines; FILE: a worker has written results into a file, which a sink that asked for it takes."""
 SAID = b"midstream.leaving"
 """What a blob of results says of them: version, hop, held back until when."""
 

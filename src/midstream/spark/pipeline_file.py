@@ -161,7 +161,7 @@ class _PipelineToml(TomlFile):
         options = self._options_and_path(table, "[sink]")
         if "format" in options:
             self.refuse("[sink.options] cannot have format; it stands in [sink]")
-        if kind in ("folder", "table"):
+        if kind in ("folder", "table", "delta"):
             if "path" not in options:
                 self.refuse('[sink] needs path = "...", the folder the results go to')
             local_folder(options["path"], "[sink] path")

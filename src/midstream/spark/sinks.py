@@ -19,7 +19,7 @@ from midstream.local.files import local_folder
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
 
-TABLE = "table"
+TABLE, DELTA = "table", "delta"
 ONLY_APPEND = ("kafka",)
 """Formats that cannot replace what they have."""
 
@@ -160,8 +160,10 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
     kind, options = sink["format"], {str(k): str(v) for k, v in sink.items() if k != "format"}
     if kind == TABLE and not hops:
         raise SinkError("a table is kept up to date by a hopping query that emits changes: HOP BY ... EMIT DELTA")
-    if kind in ("folder", TABLE) and "path" not in options:
-        raise SinkError(f"a {kind} needs a path")
+    if kind in ("folder", TABLE, DELTA) and "path" not in options:
+        raise SinkError(f"a {kind} needs a path" if kind != DELTA else "a Delta table needs a path")
+    if kind == DELTA:
+        return delta_sink(schema, options)
     if kind == TABLE and not signed:
         raise SinkError(
             "a table is kept up to date by changes, and the query emits complete answers: ask for EMIT DELTA, "
@@ -176,3 +178,12 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
         if kind == "folder"
         else FormatSink(spark, kind, options)
     )
+
+
+def delta_sink(schema: pa.Schema, options: dict[str, str]) -> BatchSink:
+    """Make a sink of a Delta table, whose library is an extra."""
+    try:
+        from midstream.live.delta_table import delta_results
+    except ModuleNotFoundError as error:
+        raise SinkError("a Delta table needs the delta extra: pip install 'midstream[delta]'") from error
+    return delta_results(schema, options)
