@@ -1,5 +1,6 @@
 """Results in Delta tables, read while the query runs."""
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,6 @@ import midstream as ms
 pytestmark = pytest.mark.spark
 
 JOIN = "SELECT a.v AS va, b.v AS vb FROM a [RANGE 2 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k"
-WIDER = "SELECT a.v AS va, b.v AS vb, a.k FROM a [RANGE 2 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k"
 COUNTS = "SELECT k, COUNT(*) AS n FROM a [RANGE 3 SECONDS] GROUP BY k HOP BY 1 SECOND EMIT DELTA"
 FILES = 6
 
@@ -28,7 +28,9 @@ def streams(folder: Path) -> dict[str, pa.Table]:
         for number in range(FILES):
             times = number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, 60))
             tables.append(pa.table({"ts": times, "k": rng.integers(0, 9, 60), "v": np.arange(60) + 60 * number}))
-            pq.write_table(tables[-1], folder / name / f"{number}.parquet")
+            file = folder / name / f"{number}.parquet"
+            pq.write_table(tables[-1], file)
+            os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))  # the order in which Spark reads them
         written[name] = pa.concat_tables(tables)
     return written
 
@@ -37,7 +39,7 @@ def rows(table: pa.Table, *names: str) -> list[tuple]:
     return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
-def test_results_of_a_query_and_of_its_next_version(tmp_path: Path, spark) -> None:
+def test_results_appear_once_also_in_a_second_run(tmp_path: Path, spark) -> None:
     written = streams(tmp_path)
     engine, local = ms.Engine(spark), ms.Engine()
     for name, table in written.items():
@@ -59,16 +61,11 @@ def test_results_of_a_query_and_of_its_next_version(tmp_path: Path, spark) -> No
     for name in written:  # all of them: one row more of each stream, far later
         pq.write_table(pa.table({"ts": [60_000_000], "k": [-1], "v": [-1]}), tmp_path / name / "last.parquet")
     again = query.start(sink=sink, checkpoint=tmp_path / "point", buckets=2, trigger={"availableNow": True})
-    assert again.wait(120)
+    assert again.wait(300)
     held = DeltaTable(tmp_path / "lake")
     assert rows(held.to_pyarrow_table(), "va", "vb") == expected
     frame = spark.read.parquet(*held.file_uris())
     assert sorted((row.va, row.vb) for row in frame.collect()) == expected
-
-    third = query.start(sink=sink, checkpoint=tmp_path / "point", buckets=2, trigger={"availableNow": True})
-    third.change(WIDER, method="immediate", allow_schema_change=True)
-    assert third.wait(120)
-    assert DeltaTable(tmp_path / "lake").to_pyarrow_table().num_rows == len(expected)
 
 
 def test_an_answer_is_kept_in_a_table(tmp_path: Path, spark) -> None:
@@ -77,13 +74,12 @@ def test_an_answer_is_kept_in_a_table(tmp_path: Path, spark) -> None:
     reader = spark.readStream.schema("ts long, k long, v long").option("maxFilesPerTrigger", 1)
     engine.stream("a", reader.parquet(str(tmp_path / "a")), time="ts")
     sink = {"format": "delta", "path": str(tmp_path / "counts"), "upsert": "true"}
-    for _ in range(2):  # the second run finds nothing new, and changes nothing
-        run = engine.query(COUNTS, name="counts").start(
-            sink=sink, checkpoint=tmp_path / "point", buckets=2, trigger={"availableNow": True}
-        )
-        assert run.wait(120)
+    run = engine.query(COUNTS, name="counts").start(
+        sink=sink, checkpoint=tmp_path / "point", buckets=2, trigger={"availableNow": True}
+    )
+    assert run.wait(300)
     held, times = DeltaTable(tmp_path / "counts").to_pyarrow_table(), written["a"].column("ts").to_numpy()
     hop = (int(times.max()) // 1_000_000) * 1_000_000
-    inside = written["a"].filter(pa.array((times >= hop - 3_000_000) & (times < hop)))
-    answer = duckdb.sql("SELECT k, count(*) AS n FROM inside GROUP BY k ORDER BY k").fetchall()
-    assert rows(held, "k", "n") == answer
+    inside = (times >= hop - 3_000_000) & (times < hop)
+    keys, counts = np.unique(written["a"].column("k").to_numpy()[inside], return_counts=True)
+    assert rows(held, "k", "n") == list(zip(keys.tolist(), counts.tolist(), strict=True))
