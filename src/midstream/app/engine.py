@@ -28,11 +28,12 @@ from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change
 from midstream.local.explain import explain_migration, explain_plan
 from midstream.local.files import local_folder
+from midstream.local.load import Load, plan_load
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.replay import make_plan
 from midstream.local.report import Report
 from midstream.local.resume import resume
-from midstream.local.sinks import FileSink, Sink, TableSink
+from midstream.local.sinks import FileSink, FunctionSink, Sink, TableSink
 from midstream.local.sites import SITES, DeclaredSites, place_plan
 from midstream.local.sources import RecordedStream, open_recorded, recorded_table
 from midstream.migrate.request import MigrationRequest
@@ -48,22 +49,6 @@ if TYPE_CHECKING:
 
 Planner = Callable[["str | QueryBuilder", str | None, str], Plan]
 """Plans a query given as text or by the builder, with a join order and method."""
-
-
-class FunctionSink:
-    """Results handed to a function, one record batch at a time."""
-
-    def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
-        self.write = function
-
-    def widen(self, schema: pa.Schema) -> None:
-        """Do nothing: every record batch has its own columns."""
-
-    def commit(self) -> None:
-        """Do nothing: the function has seen everything."""
-
-    def abort(self) -> None:
-        """Do nothing: what the function has seen cannot be taken back."""
 
 
 class Engine:
@@ -237,6 +222,7 @@ class PlannedQuery:
         adapt: str | None = None,
         checkpoint: str | Path | None = None,
         optimize: str | Optimizing | None = None,
+        load: Mapping[str, Any] | None = None,
     ) -> "Run":
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 
@@ -249,13 +235,16 @@ class PlannedQuery:
         `optimize` says whether better plans are looked for: with "auto" the run goes on with one that pays, with
         "advise" it only says so. `run.decisions()` has what was decided.
 
+        `load` says what gives when a machine of some `capacity` would be behind: {"when_behind": "30 seconds",
+        "window": "10 seconds", "capacity": 1_000_000}; instead of `window` also `hop`, `query` or `version`.
+
         With a `checkpoint`, a folder, every micro-batch is kept there, and a run that was stopped or killed goes on
         after the last one, with the plan it had; `sink` is then a folder, with a Parquet file per micro-batch.
         """
         optimizing, adaptation = optimizing_of(optimize, adapt, self.plan)
         loop = Loop(
             self.plan, self.streams, None if batch is None else parse_duration(batch), buckets, framework=framework,
-            adaptation=adaptation, optimizing=optimizing, aggregates=self.aggregates,
+            adaptation=adaptation, optimizing=optimizing, aggregates=self.aggregates, load=self._load(load),
         )  # fmt: skip
         schema = output_schema(self.plan)
         if checkpoint is not None:
@@ -275,6 +264,11 @@ class PlannedQuery:
             raise SinkError(f"a sink is a file, a function or nothing, not {type(sink).__name__}")
         run = Run(self, loop.start(target), target)
         return run if paused else run.finish()
+
+    def _load(self, asked: Mapping[str, Any] | None) -> Load | None:
+        if asked is None:
+            return None
+        return plan_load(asked, self.plan.query.text, self.plan, lambda sql: self.planner(sql, None, "auto"))
 
 
 class Run:

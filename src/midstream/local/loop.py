@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from midstream.change.repository import Repository, check_change, check_control
@@ -19,6 +19,7 @@ from midstream.engine.rows.rows import Rows
 from midstream.engine.run.contract import Framework
 from midstream.engine.run.family import family_of
 from midstream.local.arrivals import StreamReader, read_together, skip
+from midstream.local.load import Load, LoadKeeper
 from midstream.local.report import Report, change_records
 from midstream.local.sinks import Sink
 from midstream.local.sources import RecordedStream
@@ -57,6 +58,8 @@ class Loop:
     """What a hopping query may adapt by itself."""
     optimizing: Optimizing = field(default_factory=Optimizing)
     """Whether it looks for better plans by itself."""
+    load: Load | None = None
+    """What may give when the query is behind."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
     """Aggregates of the user that later versions may call."""
     sites: Declared | None = None
@@ -160,6 +163,8 @@ class RunningLoop:
         self.host = QueryHost(loop.plans, loop.buckets, framework, loop.schedule, stores, looks, optimizing.looks)
         self.advisers = Advisers(optimizing, self.host.controls, self.host.plan_of)
         """Who looks for better orders of joins, and what was decided."""
+        self.load = None if loop.load is None else LoadKeeper(loop.load)
+        """How far a machine would be behind, and what gives then."""
         self.report = Report(buckets=len(self.host.labels), partitioning=str(loop.plan.partitioning))
         self.report.batch = describe(loop.batch_us)
         self.finished = False
@@ -330,6 +335,7 @@ class RunningLoop:
             report.migrations = self.migrations()
             report.changes = self.changes()
             self.advisers.decisions.end()
+            report.load = [] if self.load is None else self.load.events
             report.decisions = self.advisers.decisions.to_plain()
             self._commit()
         return report
@@ -358,7 +364,21 @@ class RunningLoop:
         rows_in = sum(len(r) for name, r in rows.items() if name in read)
         wall_s = time.perf_counter() - started
         self.report.add(end, rows_in, rows_out, left.summary, left.delay_us, wall_s)
+        self._follow_load(rows, end)
         return True
+
+    def _follow_load(self, rows: dict[str, Rows], end: int) -> None:
+        """See how far behind a machine would be after the last micro-batch; change the query where that may give."""
+        if self.load is None:
+            return
+        batch, first = self.report.batches[-1], min(int(r.times[0]) for r in rows.values() if len(r))
+        news = self.load.on_batch(first, end, batch.predicate_evaluations, batch.rows_in, batch.rows_out)
+        self.report.batches[-1] = replace(batch, lag_us=self.load.lag_us)
+        if news is None:
+            return
+        decision = self.load.ask(news, end, self.host.merger.version, self.change)
+        if decision is not None:
+            self.advisers.decisions.add(decision)
 
     def _adapt(self, reports: Sequence[dict[str, Any]]) -> None:
         """Let the newest version go on with another plan, where that pays and is wanted."""

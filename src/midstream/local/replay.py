@@ -16,6 +16,7 @@ from midstream.engine.run.family import family_of
 from midstream.lang.sql import parse_query
 from midstream.local.aggregates import load_aggregates
 from midstream.local.late import LateFile
+from midstream.local.load import Load, plan_load
 from midstream.local.loop import Loop, OnLate, Progress
 from midstream.local.report import Report
 from midstream.local.scenario import JOINS, Scenario
@@ -80,6 +81,8 @@ class Rehearsal:
     versions: tuple[Plan, ...] = ()
     """The plans of the changes in the schedule, in the same order."""
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+    load: Load | None = None
+    """What gives when the query is behind."""
 
     @property
     def rows(self) -> int:
@@ -113,7 +116,20 @@ def prepare(scenario: Scenario) -> Rehearsal:
                 check_control(request, [running])
         except MidstreamError as error:
             raise PlanError(f"scenario {scenario.path}: [[at]] number {request.identity}: {error}") from error
-    return Rehearsal(scenario, streams, plan, tuple(versions), aggregates)
+    load = _planned_load(scenario, plan, lambda sql: make_plan(parse_query(sql, catalog, aggregates), streams=streams))
+    return Rehearsal(scenario, streams, plan, tuple(versions), aggregates, load)
+
+
+def _planned_load(scenario: Scenario, plan: Plan, planned: Callable[[str], Plan]) -> Load | None:
+    """Plan what gives when the query is behind, or refuse it."""
+    if scenario.load is None:
+        return None
+    try:
+        if scenario.runtime != "local" or scenario.framework == SITES:
+            raise MidstreamError('[load] is for runtime = "local" and one place: a live query has a lag of its own')
+        return plan_load(scenario.load, scenario.sql, plan, planned, scenario.versions)
+    except MidstreamError as error:
+        raise PlanError(f"scenario {scenario.path}: {error}") from error
 
 
 def _check_run(plan: Plan, scenario: Scenario) -> None:
@@ -174,7 +190,7 @@ def replay(
         optimizing, adaptation = optimizing_of(scenario.optimize, scenario.adapt, plan)
         loop = Loop(
             plan, rehearsal.streams, scenario.batch_us, scenario.buckets, scenario.schedule, scenario.framework,
-            scenario.routing, rehearsal.versions, adaptation, optimizing, sites=sites,
+            scenario.routing, rehearsal.versions, adaptation, optimizing, sites=sites, load=rehearsal.load,
         )  # fmt: skip
         on_late = late_file.add if late_file is not None else None
         summary = host(loop, sink, progress, on_late)

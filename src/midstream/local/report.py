@@ -35,6 +35,8 @@ class BatchReport:
     """The most a result that left in this batch was held back, in event time."""
     hops: int = 0
     """Hops of a hopping query that were answered, those without rows included."""
+    lag_us: int = 0
+    """How far behind its input a machine of the capacity given would be after it."""
     flips: int = 0
     """How often values came into differences or left them before their time."""
     entries_kept: int = 0
@@ -65,6 +67,8 @@ class Report:
     ahead_by_stream: dict[str, int] = field(default_factory=dict)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     """What was decided of plans: when, from which to which, why, what was expected and what was measured."""
+    load: list[dict[str, Any]] = field(default_factory=list)
+    """When the query fell behind, was behind or had caught up, and what gave."""
     sites: dict[str, Any] | None = None
     """Of a join over sites: messages by kind, bytes by link, modifications of the plan."""
 

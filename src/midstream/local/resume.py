@@ -123,6 +123,8 @@ class Resumable:
                 running.repository.load(state["registered"], self._aggregates)
             if "advisers" in state:
                 running.advisers.load(state["advisers"])
+            if running.load is not None and state.get("load") is not None:
+                running.load.load(state["load"])
         with whole(self.checkpoint.folder / "batches.jsonl"):
             report.batches = [BatchReport(**batch) for batch in self.checkpoint.batches()]
         self._reported, self._read_us = len(report.batches), running.host.read_us
@@ -152,6 +154,7 @@ class Resumable:
             "registered": running.repository.to_plain(),
             "uncounted": running.uncounted,
             "advisers": running.advisers.to_plain(),
+            "load": None if running.load is None else running.load.to_plain(),
             "uncounted_ahead": running.uncounted_ahead,
             "report": {**totals, "wall_s": running.wall_s},
         }

@@ -19,7 +19,7 @@ from midstream.model.time import parse_instant
 from midstream.model.timing import Timing
 from midstream.sites.declaration import DeclaredSites
 
-TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions", "links")
+TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions", "links", "load")
 STREAM_KEYS = ("path", "time", "site", *TIMING_KEYS)
 HOP_KEYS = ("modes", "working", "hop")
 """What is asked of a hopping plan beside its shape."""
@@ -85,6 +85,10 @@ class Scenario:
     """What a hopping query may adapt by itself."""
     optimize: str | None = None
     """Whether better plans are looked for, and taken."""
+    load: dict[str, Any] | None = None
+    """What gives when the query is behind, as written; a query in a file is its text."""
+    versions: tuple[str, ...] = ()
+    """Queries to change to by number, from 2 on."""
     sites: DeclaredSites = field(default_factory=DeclaredSites)
     """Where streams arrive, and how sites are connected."""
 
@@ -127,6 +131,8 @@ class _ScenarioFile(TomlFile):
             routing=routing,
             adapt=self.text(run, "adapt", "[run]") if "adapt" in run else None,
             optimize=self.choice(run, "optimize", tuple(OPTIMIZE)) if "optimize" in run else None,
+            load=self._load(),
+            versions=tuple(self._versions()),
             sites=read_sites(self, streams, run, framework),
         )
 
@@ -184,14 +190,27 @@ class _ScenarioFile(TomlFile):
 
     def _registered_query(self, number: int, place: str) -> str:
         """Return a query that `versions` has, by its number: 1 is that of the scenario itself."""
-        written = self.document.get("versions", [])
-        if not isinstance(written, list) or not all(isinstance(text, str) for text in written):
-            self.refuse("versions must be a list of queries to change to, files or SQL text")
-        known = [self.sql(), *(self._query(text, "versions") for text in written)]
+        known = [self.sql(), *self._versions()]
         try:
             return known[check_registered(number, range(1, len(known) + 1)) - 1]
         except MidstreamError as error:
             self.refuse(f"{place} change: {error}")
+
+    def _versions(self) -> list[str]:
+        """Return the queries that `versions` has."""
+        written = self.document.get("versions", [])
+        if not isinstance(written, list) or not all(isinstance(text, str) for text in written):
+            self.refuse("versions must be a list of queries to change to, files or SQL text")
+        return [self._query(text, "versions") for text in written]
+
+    def _load(self) -> dict[str, Any] | None:
+        """Return what gives when the query is behind, as it is written."""
+        if "load" not in self.document:
+            return None
+        asked = self.table(self.document, "load", required=True)
+        return asked | (
+            {"query": self._query(self.text(asked, "query", "[load]"), "[load]")} if "query" in asked else {}
+        )
 
     def _query(self, text: str, place: str) -> str:
         """Return the query a change goes to: written there, or in a file."""

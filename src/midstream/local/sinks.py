@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -116,6 +117,22 @@ class FileSink:
         with contextlib.suppress(pa.ArrowException, OSError):
             self._writer.close()
         self._file.abort()
+
+
+class FunctionSink:
+    """Results handed to a function, one record batch at a time."""
+
+    def __init__(self, function: Callable[[pa.RecordBatch], None]) -> None:
+        self.write = function
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Do nothing: every record batch has its own columns."""
+
+    def commit(self) -> None:
+        """Do nothing: the function has seen everything."""
+
+    def abort(self) -> None:
+        """Do nothing: what the function has seen cannot be taken back."""
 
 
 class TableSink:
