@@ -47,6 +47,7 @@ OUTSIDE = {
     "llvmlite": {"kernels"},
     "numba": {"kernels"},
     "sqlglot": {"lang"},
+    "prometheus_client": {"app"},
     "typer": {"app"},
     "rich": {"app"},
     "matplotlib": {"studies"},

@@ -1,7 +1,6 @@
 """The commands for queries on Spark without Spark: pipeline files, and checkpoints of other processes."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -9,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from app.pretended import BATCH, tell
 
-from midstream.app.cli import main
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.control_log import ControlLog
 from midstream.model.errors import MidstreamError
@@ -18,47 +17,8 @@ from midstream.model.timing import Timing
 from midstream.spark.offsets import planned_batch
 from midstream.spark.pipeline_file import read_pipeline
 
-BATCH = {
-    "batch": 7, "at": 1.0, "version": 8, "rows_in": 20, "rows_out": 5, "late": 1, "waiting": 3,
-    "released_us": 1_500_000, "predicate_evaluations": 9, "state_tuples": 40, "state_bytes": 12_000,
-    "rebuilt": 0, "unshared": 0, "why_unshared": "", "bucket_ms": 5.0, "controls": [], "wall_ms": 840.0,
-}  # fmt: skip
 STREAM = 'format = "rate"\ntime = "timestamp"\n'
 GOOD = f'sql = "SELECT value FROM a"\ncheckpoint = "cp"\n[streams.a]\n{STREAM}[sink]\nformat = "console"\n[run]\n'
-
-
-@pytest.fixture
-def midstream(capsys, monkeypatch):
-    """Run the command line; return exit code, stdout, stderr."""
-
-    def run(*argv: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["midstream", *map(str, argv)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
-    """The checkpoint of a query that this process pretends to run."""
-    held = Checkpoint(tmp_path / "cp")
-    held.folder.mkdir()
-    held.hold()
-    (held.folder / "midstream.json").write_text('{"format": 1, "id": "0badcafe"}')
-    tell(held, "running")
-    held.events.add({"event": "started", "plan": "(a b)", "buckets": 2})
-    return held
-
-
-def tell(held: Checkpoint, state: str, **more: object) -> None:
-    status = {"name": "pairs", "state": state, "pid": os.getpid(), "plan": "(a b)", "buckets": 2, "rows_in": 1200}
-    status |= {"rows_out": 345, "late": 1, "rows_in_per_s": 99.6, "rows_out_per_s": 1.0, "last_batch": BATCH}
-    held.write_status(status | {"partitioning": "hash a.k = b.k", "error": None} | more)
 
 
 def test_status_is_a_table_of_what_people_want_to_know(checkpoint: Checkpoint, midstream) -> None:

@@ -13,6 +13,8 @@ from midstream.app import change_commands, deploy_commands, spark_commands
 from midstream.app.advise import advise_command
 from midstream.app.changes import print_change_forecast
 from midstream.app.costs import print_costs
+from midstream.app.health import health_command
+from midstream.app.metrics import metrics_command
 from midstream.app.migrations import print_forecast
 from midstream.app.replay import replay
 from midstream.app.reproduce import reproduce_command
@@ -243,6 +245,8 @@ def _two(files: list[Path]) -> tuple[Path, Path]:
 
 app.command("run")(spark_commands.run_command)
 app.command("status")(spark_commands.status_command)
+app.command("health")(health_command)
+app.command("metrics")(metrics_command)
 app.command("stop")(spark_commands.stop_command)
 app.command("snapshot")(spark_commands.snapshot_command)
 app.command("migrate")(spark_commands.migrate_command)

@@ -45,10 +45,10 @@ def reached(batch: dict[str, Any]) -> str:
     return format_instant(position) if position > NOWHERE_US else "nowhere yet: not every stream has rows"
 
 
-def lag_s(batch: dict[str, Any]) -> float | None:
-    """Return how far the event time reached is behind the clock."""
+def lag_s(batch: dict[str, Any], now: float | None = None) -> float | None:
+    """Return how far the event time reached is behind the clock, or behind a time."""
     position = batch.get("released_us", NOWHERE_US)
-    return time.time() - position / 1e6 if position > NOWHERE_US else None
+    return (time.time() if now is None else now) - position / 1e6 if position > NOWHERE_US else None
 
 
 def holding(batch: dict[str, Any]) -> str:

@@ -164,7 +164,8 @@ class _PipelineToml(TomlFile):
         if kind in ("folder", "table", "delta"):
             if "path" not in options:
                 self.refuse('[sink] needs path = "...", the folder the results go to')
-            local_folder(options["path"], "[sink] path")
+            if kind != "delta" or not names_file_system(options["path"]):
+                local_folder(options["path"], "[sink] path")
         return {"format": kind, **options}
 
     def _format(self, table: dict[str, Any], place: str) -> str:

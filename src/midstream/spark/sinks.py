@@ -15,7 +15,7 @@ from midstream.engine.results.merger import Departure
 from midstream.live.kept_table import KeptTable
 from midstream.live.result_folder import ResultFolder
 from midstream.live.sink import BatchSink, Owner, together
-from midstream.local.files import local_folder
+from midstream.local.files import local_folder, names_file_system
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
 
@@ -162,7 +162,7 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
         raise SinkError("a table is kept up to date by a hopping query that emits changes: HOP BY ... EMIT DELTA")
     if kind in ("folder", TABLE, DELTA) and "path" not in options:
         raise SinkError(f"a {kind} needs a path" if kind != DELTA else "a Delta table needs a path")
-    if kind == DELTA:
+    if kind == DELTA and not names_file_system(options["path"]):  # elsewhere Spark's own connector writes it
         return delta_sink(schema, options)
     if kind == TABLE and not signed:
         raise SinkError(
