@@ -461,6 +461,13 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.query(JOIN).start(sink=folder.path / "no" / "out.parquet"),
         lambda: engine.query(JOIN).start(sink=folder.path),
         lambda: engine.query(JOIN).start(sink=folder.path / "out.parquet").table(),
+        lambda: engine.query(JOIN).start(sink=folder.path / "a.parquet"),
+        lambda: engine.query(JOIN).start(sink=folder.path / "new", checkpoint=folder.path / "b" / ".." / "new"),
+        lambda: engine.query(JOIN, name=3),  # type: ignore[arg-type]
+        lambda: engine.query(JOIN, name=" "),
+        lambda: engine.query(JOIN).start(adapt=3),  # type: ignore[call-arg]
+        lambda: engine.query(JOIN).start(framework="forest"),
+        lambda: ms.Engine("local"),
     ):
         with pytest.raises(ms.MidstreamError):
             spoil()

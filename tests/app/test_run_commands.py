@@ -20,6 +20,8 @@ from midstream.spark.pipeline_file import read_pipeline
 STREAM = 'format = "rate"\ntime = "timestamp"\n'
 GOOD = f'sql = "SELECT value FROM a"\ncheckpoint = "cp"\n[streams.a]\n{STREAM}[sink]\nformat = "console"\n[run]\n'
 
+IN = 'format = "json"\npath = "in"\nschema = "value BIGINT, timestamp TIMESTAMP"'
+
 
 def test_status_is_a_table_of_what_people_want_to_know(checkpoint: Checkpoint, midstream) -> None:
     code, out, _ = midstream("status", checkpoint.folder)
@@ -302,6 +304,18 @@ BAD = {
     "sink key": (GOOD.replace('"console"', '"console"\npaht = "x"'), ["[sink]", "did you mean 'path'?"]),
     "no folder": (GOOD.replace('"console"', '"folder"'), ["[sink] needs path"]),
     "far folder": (GOOD.replace('"console"', '"folder"\npath = "hdfs://x/y"'), ["[sink] path", "hdfs://x/y"]),
+    "sink in the checkpoint's place": (
+        GOOD.replace('"console"', '"folder"\npath = "x/../cp"'),
+        ["[sink] path and checkpoint are one folder"],
+    ),
+    "stream from the sink": (
+        GOOD.replace('"console"', '"json"\npath = "in"').replace('format = "rate"', IN),
+        ["[streams.a] path", "[sink] path"],
+    ),
+    "stream from the checkpoint": (
+        GOOD.replace('format = "rate"', IN.replace('"in"', '"cp"')),
+        ["[streams.a] path and checkpoint are"],
+    ),
     "run key": (GOOD + "bucket = 2", ["[run]", "did you mean 'buckets'?"]),
     "buckets": (GOOD + "buckets = 0", ["[run] buckets", "0"]),
     "ordered": (GOOD + 'ordered = "yes"', ["[run] ordered must be true or false", "'yes'"]),

@@ -65,3 +65,20 @@ def test_a_function_of_something_else_is_refused(tmp_path: Path) -> None:
     for function in (lambda: None, lambda frame: None, lambda a, b, c, d: None):
         with pytest.raises(SinkError, match="takes"):
             parameters_of(function)
+
+
+def test_nobody_sees_lines_before_what_they_come_of_would_outlast_a_power_cut(spark: Any) -> None:
+    from midstream.spark.lines import SparkLines
+
+    def kept() -> None:
+        raise OSError("the disk is gone")
+
+    frame = spark.createDataFrame([(0, 1, bytearray(b"{}"))], "bucket int, kind int, blob binary")
+    lines = SparkLines(frame, kept)
+    for see in (
+        lines.collect,
+        lambda: lines.written(lambda batches, part: batches),
+        lambda: lines.results(SCHEMA, False),
+    ):
+        with pytest.raises(OSError, match="the disk is gone"):
+            see()

@@ -27,7 +27,7 @@ from midstream.local.aggregates import user_aggregate
 from midstream.local.batch_folder import BatchFolder
 from midstream.local.changes import ask_change
 from midstream.local.explain import explain_migration, explain_plan
-from midstream.local.files import local_folder
+from midstream.local.files import check_apart, local_folder
 from midstream.local.load import Load, plan_load
 from midstream.local.loop import Loop, RunningLoop
 from midstream.local.replay import make_plan
@@ -35,14 +35,15 @@ from midstream.local.report import Report
 from midstream.local.resume import resume
 from midstream.local.sinks import FileSink, FunctionSink, Sink, TableSink
 from midstream.local.sites import SITES, DeclaredSites, place_plan
-from midstream.local.sources import RecordedStream, open_recorded, recorded_table
+from midstream.local.sources import RecordedStream, check_not_read, open_recorded, recorded_table
 from midstream.migrate.request import MigrationRequest
 from midstream.model.errors import MidstreamError, SinkError
+from midstream.model.names import checked_name
 from midstream.model.time import parse_duration, parse_instant
 from midstream.model.timing import Timing
 from midstream.plan.aggregates import UserAggregate, check_aggregate_name
 from midstream.plan.plan import Plan
-from midstream.spark.query import PlannedOnSpark, SparkStream, spark_stream
+from midstream.spark.query import PlannedOnSpark, SparkStream, checked_session, spark_stream
 
 if TYPE_CHECKING:
     from midstream.spark.run import SparkRun
@@ -57,7 +58,7 @@ class Engine:
     """
 
     def __init__(self, spark: Any = None) -> None:
-        self._spark = spark
+        self._spark = checked_session(spark)
         self._streams: dict[str, RecordedStream] = {}
         self._frames: dict[str, SparkStream] = {}
         self._aggregates: dict[str, UserAggregate] = {}
@@ -94,7 +95,7 @@ class Engine:
         self, query: "str | QueryBuilder", name: str = "query", plan: str | None = None, join: str = "auto"
     ) -> "PlannedQuery | SparkQuery":
         """Plan a query given as SQL text or by the builder; `plan` is a join order such as `((a b) c)`."""
-        planned = self._plan(query, plan, join)
+        planned, name = self._plan(query, plan, join), checked_name("a query", name)
         if self._spark is not None:
             frames = tuple(self._frames.values())
             return SparkQuery(name, planned, frames, self._plan, self._aggregates, self._spark)
@@ -250,14 +251,16 @@ class PlannedQuery:
         if checkpoint is not None:
             if not isinstance(sink, str | Path):
                 raise SinkError("a run with a checkpoint writes a file per micro-batch: give a folder as its sink")
-            folder = BatchFolder(local_folder(sink, "the sink"), schema)
-            kept = Run(self, resume(loop, local_folder(checkpoint, "the checkpoint"), folder), folder)
+            place, held = local_folder(sink, "the sink"), local_folder(checkpoint, "the checkpoint")
+            check_apart(place, held)
+            folder = BatchFolder(place, schema)
+            kept = Run(self, resume(loop, held, folder), folder)
             return kept if paused or kept.ended else kept.finish()
         target: Sink
         if sink is None:
             target = TableSink(schema)
         elif isinstance(sink, str | Path):
-            target = FileSink(local_folder(sink, "the sink"), schema)
+            target = FileSink(check_not_read(local_folder(sink, "the sink"), self.streams), schema)
         elif callable(sink):
             target = FunctionSink(sink)
         else:

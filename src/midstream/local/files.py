@@ -55,6 +55,12 @@ def local_folder(path: str | Path, what: str) -> Path:
     return Path(path)
 
 
+def check_apart(sink: Path, checkpoint: Path) -> None:
+    """Refuse one folder for results and for the checkpoint: one is for readers, the other for this user alone."""
+    if sink.resolve() == checkpoint.resolve():
+        raise SinkError(f"the sink and the checkpoint are one folder, {sink}; give each a folder of its own")
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, without a closing full stop."""
     return str(error).strip().split("\n")[0].rstrip(".")

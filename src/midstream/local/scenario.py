@@ -17,6 +17,7 @@ from midstream.migrate.request import OPTIONS, MigrationRequest
 from midstream.model.errors import MidstreamError, ScenarioError
 from midstream.model.time import parse_instant
 from midstream.model.timing import Timing
+from midstream.operators.build import CACQ, SITES, STAIRS, TREE
 from midstream.sites.declaration import DeclaredSites
 
 TOP_KEYS = ("query", "sql", "streams", "run", "at", "aggregates", "versions", "links", "load")
@@ -44,7 +45,7 @@ CONTROL_KEYS = ("time", "control")
 Request = MigrationRequest | ChangeRequest | ControlRequest
 RUNTIMES = ("local", "spark")
 JOINS = ("auto", "hash", "nested-loop")
-FRAMEWORKS = ("tree", "cacq", "stairs", "sites")
+FRAMEWORKS = (TREE, CACQ, STAIRS, SITES)
 ROUTINGS = ("selectivity", "ticket", "plan")
 
 

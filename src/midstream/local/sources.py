@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from midstream.engine.rows.rows import Rows, in_order
 from midstream.local.files import first_line
-from midstream.model.errors import SourceError
+from midstream.model.errors import SinkError, SourceError
 from midstream.model.stream import StreamSchema
 from midstream.model.timing import Timing
 from midstream.operators.expression.arrays import as_strings, most_text, text_pieces, text_sizes
@@ -29,12 +29,19 @@ class RecordedStream:
     """A stream that has ended: its schema, its length, and its rows as often as asked."""
 
     def __init__(
-        self, schema: StreamSchema, rows: int, data: "pa.Table | pq.ParquetFile", timing: Timing | None = None
+        self,
+        schema: StreamSchema,
+        rows: int,
+        data: "pa.Table | pq.ParquetFile",
+        timing: Timing | None = None,
+        path: Path | None = None,
     ) -> None:
+        """`path`: the file it is read from, if it is one."""
         self.schema = schema
         self.rows = rows
         self.timing = (timing or Timing()).checked(schema.name)
         self._data = data
+        self.path = path
 
     def chunks(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows in recorded order with the given columns, in the types queries use.
@@ -141,7 +148,7 @@ def open_recorded(name: str, path: Path, time: str, timing: Timing | None = None
         place = table.schema.get_field_index(time)
         if not table.num_rows and place >= 0:  # types are in rows, and here are none
             table = table.set_column(place, time, pa.array([], pa.int64()))
-        return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, timing)
+        return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, timing, path)
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise SourceError(f"stream '{name}': {path.name} is neither .parquet nor .csv")
     try:
@@ -149,7 +156,7 @@ def open_recorded(name: str, path: Path, time: str, timing: Timing | None = None
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"stream '{name}': {path} is not a Parquet file: {first_line(error)}") from error
     schema = StreamSchema(name, file.schema_arrow, time)
-    return RecordedStream(schema, file.metadata.num_rows, file, timing)
+    return RecordedStream(schema, file.metadata.num_rows, file, timing, path)
 
 
 def recorded_table(name: str, data: Any, time: str, timing: Timing | None = None) -> RecordedStream:
@@ -159,6 +166,14 @@ def recorded_table(name: str, data: Any, time: str, timing: Timing | None = None
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise SourceError(f"stream '{name}' cannot be read as an Arrow table: {first_line(error)}") from error
     return RecordedStream(StreamSchema(name, table.schema, time), table.num_rows, table, timing)
+
+
+def check_not_read(place: Path, streams: Sequence[RecordedStream]) -> Path:
+    """Return a place for results, or refuse it: a stream is read from there."""
+    for stream in streams:
+        if stream.path is not None and stream.path.resolve() == place.resolve():
+            raise SinkError(f"cannot write {place}: it is also stream '{stream.schema.name}'")
+    return place
 
 
 def _read_csv(name: str, path: Path) -> pa.Table:

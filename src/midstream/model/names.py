@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
+from midstream.model.errors import MidstreamError
+
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}")
 _IDENTITY = re.compile(r"[0-9a-f]{8,64}")
 MOST_DIGITS = 20
@@ -34,6 +36,13 @@ def is_text(found: object) -> bool:
     (True, False, False)
     """
     return isinstance(found, str) and found != ""
+
+
+def checked_name(what: str, name: object) -> str:
+    """Return the name of something, or refuse it."""
+    if not isinstance(name, str) or not name.strip():
+        raise MidstreamError(f"{what} has a name, which is text and not empty; {name!r} is none")
+    return name
 
 
 def digits(text: str) -> int | None:

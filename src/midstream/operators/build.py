@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from midstream.model.errors import PlanError
 from midstream.operators.aggregate.build import build_stages
 from midstream.operators.contract.pipeline import Pipeline
 from midstream.operators.difference.build import build_difference
@@ -48,7 +49,9 @@ def build(
 
 
 def check_framework(plan: Plan, framework: str) -> None:
-    """Refuse to run a difference, or a hopping query, in a framework that has sliding joins only."""
+    """Refuse a framework that is none, and to run a difference, or a hopping query, in one that has sliding joins."""
+    if framework not in (TREE, CACQ, STAIRS, SITES):
+        raise PlanError(f"framework is {framework!r}; it can be {TREE}, {CACQ}, {STAIRS}, {SITES}")
     limit = _ONLY_TREE[plan.query.emit]
     if limit is not None and framework != TREE:
         raise refuse(limit, framework=framework)

@@ -1,6 +1,10 @@
-"""The lines of a micro-batch as Spark has them: a DataFrame, with its results still in the workers."""
+"""The lines of a micro-batch as Spark has them: a DataFrame, with its results still in the workers.
 
-from collections.abc import Iterator
+workers: rows ──▶ lines ─────────────┐
+driver: what they read is synced ────┴▶ lines are handed on: from here on somebody may see results
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,17 +21,23 @@ from midstream.live.lines import RESULT, PartWriter
 class SparkLines:
     """The lines of one micro-batch."""
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, kept: Callable[[], object] = lambda: None) -> None:
+        """`kept` returns when what the micro-batch reads would outlast a power cut: nobody sees results before."""
         self.frame = frame
+        self._kept = kept
 
     def collect(self) -> list[Any]:
         """Return all lines."""
-        return list(self.frame.select("bucket", "kind", "blob").collect())
+        lines = self.frame.select("bucket", "kind", "blob").collect()
+        self._kept()
+        return list(lines)
 
     def written(self, write: PartWriter) -> list[Any]:
         """Let `write` take the lines of each partition in its worker; return those it hands on. One job."""
-        lines = self.frame.select("bucket", "kind", "blob")
-        return list(lines.mapInArrow(_InWorker(write), "bucket int, kind int, blob binary").collect())
+        frame = self.frame.select("bucket", "kind", "blob")
+        lines = frame.mapInArrow(_InWorker(write), "bucket int, kind int, blob binary").collect()
+        self._kept()
+        return list(lines)
 
     def others(self) -> list[Any]:
         """Return all lines that are no results."""
@@ -35,6 +45,7 @@ class SparkLines:
 
     def results(self, schema: pa.Schema, ordered: bool) -> DataFrame:
         """Return the results as rows."""
+        self._kept()  # whoever gets the frame decides when it is computed
         full = pa.schema([*schema, (ORDER, pa.list_(pa.int64()))]) if ordered else schema
         blobs = self.frame.where(F.col("kind") == RESULT).select("blob")
         rows = blobs.mapInArrow(_Unpacker(full), from_arrow_schema(full))

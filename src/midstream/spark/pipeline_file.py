@@ -3,6 +3,7 @@
 Reading it needs no Spark. What only Spark knows (formats, schemas) is checked when the query starts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,15 @@ class _PipelineToml(TomlFile):
         streams = tuple(self._stream(n, t) for n, t in tables.items())
         framework = self.choice(run, "framework", FRAMEWORKS)
         sites = read_sites(self, tables, run, framework)
+        checkpoint, sink = self._folder(self.document, "checkpoint", "the pipeline"), self._sink()
+        self._check_apart(checkpoint, sink.get("path"), streams)
         return PipelineFile(
             path=self.file,
             name=self._name(),
             sql=self.sql(),
-            checkpoint=self._folder(self.document, "checkpoint", "the pipeline"),
+            checkpoint=checkpoint,
             streams=streams,
-            sink=self._sink(),
+            sink=sink,
             buckets=self.whole(run, "buckets", 1, MOST_BUCKETS) if "buckets" in run else None,
             plan=self.text(run, "plan", "[run]") if "plan" in run else None,
             join=self.choice(run, "join", JOINS),
@@ -167,6 +170,18 @@ class _PipelineToml(TomlFile):
             if kind != "delta" or not names_file_system(options["path"]):
                 local_folder(options["path"], "[sink] path")
         return {"format": kind, **options}
+
+    def _check_apart(self, checkpoint: Path, sink: str | None, streams: Sequence[SparkStreamSpec]) -> None:
+        """Refuse one folder for two things: what is written into one would be read, or be among what others keep."""
+        taken = {checkpoint.resolve(): "checkpoint"}
+        given = [] if sink is None else [("[sink] path", sink)]
+        given += [(f"[streams.{s.name}] path", s.options["path"]) for s in streams if s.format in FILE_FORMATS]
+        for what, path in given:
+            other = taken.get(Path(path).resolve())
+            if other is not None:
+                self.refuse(f"{what} and {other} are one folder, {path}; give each its own")
+            if what == "[sink] path":  # several streams may read one folder
+                taken[Path(path).resolve()] = what
 
     def _format(self, table: dict[str, Any], place: str) -> str:
         kind = self.text(table, "format", place).strip()

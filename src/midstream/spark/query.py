@@ -17,6 +17,15 @@ class SparkStream(LiveStream):
     frame: Any
 
 
+def checked_session(spark: Any) -> Any:
+    """Return a Spark session, or None where there is none; refuse what is neither."""
+    if spark is not None and not hasattr(spark, "readStream"):
+        raise MidstreamError(f"an engine takes a SparkSession, or nothing to run in process, not {spark!r}")
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise MidstreamError("a session of Spark Connect cannot run queries; make one in this process, with a master")
+    return spark
+
+
 def spark_stream(name: str, frame: Any, time: str, timing: Timing) -> SparkStream:
     """Check a streaming DataFrame and take its schema."""
     if not getattr(frame, "isStreaming", False):

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,14 @@ class SparkRun(LiveRun):
         super().__init__(query, settings, THIS_MACHINE)
         self._spark, self._frames = query.spark, query.streams
         self._trigger = trigger
-        self._open(sink_of(sink, output_schema(self.plan), self._spark), labels_of(self._spark, self.buckets))
+        into = sink_of(sink, output_schema(self.plan), self._spark, settings.checkpoint)
+        self._open(into, labels_of(self._spark, self.buckets))
         self._shared = self.who["id"]
         with contextlib.suppress(OSError):  # without it states are rebuilt, and buckets say why
             hold_query(self._shared)
         self._over = threading.Event()
+        self._syncs = ThreadPoolExecutor(1, f"midstream-{self.name}-sync")
+        """Lets what a micro-batch reads outlast a power cut, while the workers are at it."""
         self._mail_since: tuple[int | None, float] | None = None
         """The micro-batch whose mail waits, and since when."""
         self._done = False
@@ -93,9 +97,11 @@ class SparkRun(LiveRun):
             raise MidstreamError(f"Spark has no trigger {self._trigger!r}; one is {{'availableNow': True}}") from error
 
     def _on_lines(self, lines: DataFrame, number: int) -> None:
-        keep_planned(self._checkpoint.spark, number)
+        # While the workers are at it: the disk is waited for ten times or more.
+        kept = self._syncs.submit(keep_planned, self._checkpoint.spark, number)
         with readable_by_spark():
-            self.on_batch(SparkLines(lines), number)
+            self.on_batch(SparkLines(lines, kept.result), number)
+            kept.result()
         reach("batch returned")  # Spark commits next
 
     def _beat(self) -> None:
@@ -117,6 +123,7 @@ class SparkRun(LiveRun):
         try:
             self._end(failure)
         finally:
+            self._syncs.shutdown(wait=False)
             if failure is None:
                 forget_query(self._shared)
 

@@ -15,7 +15,7 @@ from midstream.engine.results.merger import Departure
 from midstream.live.kept_table import KeptTable
 from midstream.live.result_folder import ResultFolder
 from midstream.live.sink import BatchSink, Owner, together
-from midstream.local.files import local_folder, names_file_system
+from midstream.local.files import check_apart, local_folder, names_file_system
 from midstream.model.errors import SinkError
 from midstream.model.failpoint import reach
 
@@ -148,11 +148,17 @@ class FormatSink(FrameSink):
         frame.write.format(self._kind).options(**self._options).mode(mode).save()
 
 
-def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
+def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession, checkpoint: Path) -> BatchSink:
     """Make a sink of what a user gives: a folder, a function, or a format with options; `schema` is the output's."""
+
+    def folder(path: str | Path, what: str) -> Path:
+        place = local_folder(path, what)
+        check_apart(place, checkpoint)
+        return place
+
     hops, signed = "_hop" in schema.names, "_sign" in schema.names
     if isinstance(sink, str | Path):
-        return ResultFolder(local_folder(sink, "the sink"))
+        return ResultFolder(folder(sink, "the sink"))
     if callable(sink):
         return FunctionSink(spark, sink)
     if not isinstance(sink, dict) or not isinstance(sink.get("format"), str):
@@ -172,9 +178,9 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession) -> BatchSink:
     if kind in ONLY_APPEND and hops and not signed:
         raise SinkError(f"{kind} only takes more rows, and a complete answer replaces the last: ask for EMIT DELTA")
     if kind == TABLE:
-        return KeptTable(local_folder(options["path"], "the path of a table"))
+        return KeptTable(folder(options["path"], "the path of a table"))
     return (
-        ResultFolder(local_folder(options["path"], "the path of a folder"))
+        ResultFolder(folder(options["path"], "the path of a folder"))
         if kind == "folder"
         else FormatSink(spark, kind, options)
     )

@@ -105,6 +105,8 @@ def parse_adaptation(text: str | None) -> Adaptation | None:
     """
     if not text or text == "nothing":
         return None
+    if not isinstance(text, str):
+        raise PlanError(f"what may be adapted is text such as 'plan hop=1s..10s', not {text!r}")
     found = Adaptation(frozenset())
     for word in text.replace(",", " ").split():
         name, _, bounds = word.partition("=")

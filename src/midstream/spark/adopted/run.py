@@ -94,7 +94,7 @@ class AdoptedRun:
         self._failure: str | None = None
         try:
             checkpoint.controls.make()
-            self._sink = sink_of(sink, pa.schema([]), spark)
+            self._sink = sink_of(sink, pa.schema([]), spark, settings.checkpoint)
             self._sink.begin(Owner(who["id"], self.name, checkpoint.folder.absolute(), known))
             folder = checkpoint.folder.absolute()
             self._journal = Journal(
