@@ -369,7 +369,12 @@ class Undisturbed(Simulation):
     def judged(self, spec: BucketSpec, number: int) -> BucketSpec:
         """Judge rows as the run did that planned to read them."""
         before = self.disturbed
-        return replace(spec, timings=dict(enumerate(before.timings_of[before.run_of[number]])))
+        run = before.run_of[number]
+        if run in before.timings_of:
+            return replace(spec, timings=dict(enumerate(before.timings_of[run])))
+        # Its driver died before it was over with beginning, and a zombie has planned a micro-batch after it had begun.
+        held = json.loads(before.machine.disk.file(CHECKPOINT / "runs" / f"{run:08d}.json").data)
+        return replace(spec, timings={int(place): Timing(**said) for place, said in held["timings"].items()})
 
     def _write(self, host: SimulatedHost, name: str, row: dict[str, Any]) -> None:
         host.process.world.put_json(self.checkpoint / "control" / name, row)

@@ -32,9 +32,10 @@ TWO_DRIVERS = [2, 12, 17, 21, 405]
 a driver that took the next number where another one had taken its own (2, 12, 405)."""
 ANSWERS = [1, 54]
 """Seeds that found something: a kept table that a driver put back which had lost its lock, and rows of it lost."""
-RETIMED = [0, 2, 6, 7, 11]
+RETIMED = [0, 2, 6, 7, 11, 118, 159]
 """Seeds that found something, where a run that was started with another lateness, `idle` or `ahead` ran a micro-batch
-again: results too many (0), lost (2), refused (7, 11), rows late that were not (6)."""
+again: results too many (0), lost (2), refused (7, 11), rows late that were not (6);
+a table of the merger that was cut when it was written again (118), a control row that went unread (159)."""
 SMALL = {"a change": 13, "an aggregate": 25, "hops": 16}
 """Seeds of small runs with changes, each of another kind of query."""
 STRIDE = 12

@@ -82,7 +82,8 @@ class MergerLog:
         files = self._world.files
         files.make_folder(self.folder)
         for name, table in held.items():
-            files.write(self._table(batch, name), to_blob(table))
+            # Whole: the micro-batch may be run again, and the state of the last time names the same tables.
+            self._world.put(self._table(batch, name), to_blob(table))
             reach("table held back")
         state = json.dumps({"merger": plain, "held": sorted(held)}).encode()
         self._world.put(self._state(batch), state, point=lambda: reach("merger pending"))

@@ -1,6 +1,6 @@
 """Retention: which control rows and versions can go: what grows with the age of a query, and not with its windows."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from midstream.engine.control.controls import CHANGE
@@ -31,15 +31,18 @@ class ReadControls:
         self._removable: set[str] = set(log.ids())
         """Rows that will have been read at the next look: when a run has begun, those that were there."""
 
-    def on_batch(self, controls: Sequence[dict[str, Any]], row: str, known: set[int]) -> list[str]:
+    def on_batch(
+        self, controls: Sequence[dict[str, Any]], row: str, known: set[int], unread: Set[str] = frozenset()
+    ) -> list[str]:
         """Note what a micro-batch has read. Now and then, remove what can go, and return what nobody can read.
 
-        `row` has the plan that runs, `known` are the versions that anybody remembers.
+        `row` has the plan that runs, `known` are the versions that anybody remembers, `unread` are rows of the query's
+        own that no micro-batch has read yet.
         """
         self._read |= {control["id"] for control in controls}
         self._batches += 1
         if self._batches % EVERY == 0:
-            self._remove(row)
+            self._remove({row, *unread})
             self._forget(known)
             self._removable, self._read = self._removable | self._read, set()
         return self._strays() if self._batches % EVERY == 0 else []
@@ -50,10 +53,10 @@ class ReadControls:
         self._unreadable.update(fresh)
         return fresh
 
-    def _remove(self, row: str) -> None:
+    def _remove(self, needed: set[str]) -> None:
         newest, over = set(self._log.ids()[-self._kept :]), self._versions.files.over()
         plans = {self._log.last_plan(number) for number in (1, *self._versions.asked())}
-        for identity in sorted(self._removable - newest - plans - {row}):
+        for identity in sorted(self._removable - newest - plans - needed):
             held = self._log.read(identity)
             if held is None or held["do"] != CHANGE or held.get("version") in over:
                 self._log.remove(identity)

@@ -226,7 +226,7 @@ class LiveRun:
         self._write_status("running", batch)
         self._noted = self._records.all(), self.live.changes()
         self._check_waiting(summary, number)
-        unreadable = self._read.on_batch(summary.controls, self._now.row, self.live.known())
+        unreadable = self._read.on_batch(summary.controls, self._now.row, self.live.known(), self.live.unread)
         self._note_strays(number, [f"{name}: cannot be read" for name in unreadable])
         reach("batch noted")
         if batch["phase"] != "steady":
