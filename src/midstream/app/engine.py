@@ -228,7 +228,6 @@ class PlannedQuery:
         """Run over the recorded streams to their end; results go to a file, a function, or memory (`run.table()`).
 
         `batch` is how wide micro-batches are in event time; without it they go by rows. Results do not depend on it.
-
         `adapt` says what a hopping query may adapt by itself: "modes", "plan", "hop=1s..10s", or several of them. With
         `paused` nothing runs yet: `run.advance(...)` goes on to an event time, `run.migrate(...)` changes the plan
         there, `run.finish()` goes on to the end.
@@ -251,9 +250,8 @@ class PlannedQuery:
         if checkpoint is not None:
             if not isinstance(sink, str | Path):
                 raise SinkError("a run with a checkpoint writes a file per micro-batch: give a folder as its sink")
-            place, held = local_folder(sink, "the sink"), local_folder(checkpoint, "the checkpoint")
-            check_apart(place, held)
-            folder = BatchFolder(place, schema)
+            held = local_folder(checkpoint, "the checkpoint")
+            folder = BatchFolder(check_apart(local_folder(sink, "the sink"), held), schema)
             kept = Run(self, resume(loop, held, folder), folder)
             return kept if paused or kept.ended else kept.finish()
         target: Sink

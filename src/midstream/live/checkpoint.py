@@ -44,6 +44,8 @@ from midstream.plan.plan import Plan
 
 FORMAT = 1
 """The form in which a checkpoint is laid out."""
+PLACE = "place"
+"""What `midstream.json` calls the folder in which the query has begun; an older release did not say it."""
 SPARE = "remove it: the query goes on, what it has counted begins at 0"
 """What to do when the status is broken: nothing depends on it."""
 PENDING = (".status.json.", ".heartbeat.", ".decisions.json.")
@@ -156,13 +158,22 @@ class Checkpoint(HeldFolder):
 
     def _introduce(self, who: dict[str, Any]) -> dict[str, Any]:
         """Write down who the query is; return what is there. Of two that begin at once the first one counts."""
-        document = document_bytes({**who, "id": self.world.names.new()})
+        document = document_bytes({**who, "id": self.world.names.new(), PLACE: str(self.folder.absolute())})
         with writing(f"the checkpoint {self.folder}", MidstreamError):
             self.world.files.make_folder(self.folder)
             self.world.add(self.folder / "midstream.json", document, lambda: reach("midstream.json pending"))
         known = self.known()
         assert known is not None, "it was written just now"
         return known
+
+    def check_place(self) -> None:
+        """Refuse a checkpoint that was moved: Spark finds what it keeps by the place where the query began."""
+        place = (self.known() or {}).get(PLACE)
+        if isinstance(place, str) and not self.world.files.exists(Path(place) / "midstream.json"):
+            raise MidstreamError(
+                f"checkpoint {self.folder} was moved: Spark's own files in it name {place}; move it back there, or "
+                "start with a new checkpoint"
+            )
 
     def in_use(self) -> str:
         """Say which process runs the query."""

@@ -55,10 +55,11 @@ def local_folder(path: str | Path, what: str) -> Path:
     return Path(path)
 
 
-def check_apart(sink: Path, checkpoint: Path) -> None:
-    """Refuse one folder for results and for the checkpoint: one is for readers, the other for this user alone."""
+def check_apart(sink: Path, checkpoint: Path) -> Path:
+    """Return the folder of results; refuse that of the checkpoint: one is for readers, one for this user alone."""
     if sink.resolve() == checkpoint.resolve():
         raise SinkError(f"the sink and the checkpoint are one folder, {sink}; give each a folder of its own")
+    return sink
 
 
 def first_line(error: BaseException) -> str:

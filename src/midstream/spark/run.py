@@ -46,6 +46,7 @@ class SparkRun(LiveRun):
     def __init__(self, query: PlannedOnSpark, sink: Any, settings: LiveSettings, trigger: dict[str, Any]) -> None:
         check_path(settings.checkpoint)
         super().__init__(query, settings, THIS_MACHINE)
+        self._checkpoint.check_place()
         self._spark, self._frames = query.spark, query.streams
         self._trigger = trigger
         into = sink_of(sink, output_schema(self.plan), self._spark, settings.checkpoint)

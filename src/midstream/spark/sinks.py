@@ -152,9 +152,7 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession, checkpoint: Path)
     """Make a sink of what a user gives: a folder, a function, or a format with options; `schema` is the output's."""
 
     def folder(path: str | Path, what: str) -> Path:
-        place = local_folder(path, what)
-        check_apart(place, checkpoint)
-        return place
+        return check_apart(local_folder(path, what), checkpoint)
 
     hops, signed = "_hop" in schema.names, "_sign" in schema.names
     if isinstance(sink, str | Path):

@@ -85,6 +85,7 @@ class AdoptedRun:
         self._ends_by_itself = bool(settings.trigger.get("availableNow") or settings.trigger.get("once"))
         world = self._world = THIS_MACHINE
         self._checkpoint = checkpoint = Checkpoint(settings.checkpoint, world)
+        checkpoint.check_place()
         known = checkpoint.known() is not None
         who = checkpoint.identify_adopted(self.name, [s.schema.name for s in streams])
         checkpoint.hold()
