@@ -57,6 +57,29 @@ def test_an_empty_answer_moves_the_hop_on(tmp_path: Path) -> None:
     assert kept(tmp_path, [answer(10, (1, 1, "a"))], [answer(20)], [answer(30, (1, 1, "b"))]) == (["a", "b"], 30)
 
 
+def empty(hop_us: int, *more: str) -> Departure:
+    """Return an answer that changes nothing, of a version with further columns."""
+    rows = answer(hop_us).rows
+    for name in more:
+        rows = pa.record_batch([pa.array([], pa.int64()), *rows.columns], [name, *rows.schema.names])
+    return Departure(rows, hop_us)
+
+
+def test_versions_with_other_columns_that_change_nothing_at_one_hop(tmp_path: Path) -> None:
+    batch = [answer(10, (1, 1, "a")), empty(20, "total"), empty(20), empty(30, "total")]
+    assert kept(tmp_path, batch) == (["a"], 30)
+
+
+@pytest.mark.parametrize("others", [[empty(20)], [empty(20, "total")], [answer(20, (1, 1, "x"))]])
+def test_changes_are_taken_in_whichever_version_speaks_first_at_their_hop(
+    tmp_path: Path, others: list[Departure]
+) -> None:
+    changes = answer(20, (2, 1, "c"), (2, -1, "b"))
+    first = [answer(10, (2, 1, "b"))]
+    for place, batch in enumerate(([*others, changes], [changes, *others])):
+        assert kept(tmp_path / str(place), first, batch) == (["c"], 20)
+
+
 def test_a_table_takes_each_change_once(tmp_path: Path) -> None:
     def change(hop: int, *rows: tuple[str | None, float | None, int]) -> Departure:
         at = [hop] * len(rows)

@@ -75,6 +75,18 @@ def without_nulls(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
+def test_a_run_stays_where_it_began_wherever_its_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for sink, checkpoint in (("out", "checkpoint"), ("out.parquet", None)):
+        monkeypatch.chdir(tmp_path)
+        run = engine().query(JOIN).start(sink, paused=True, checkpoint=checkpoint).advance(5_000_000)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        run.finish()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "elsewhere", "out", "out.parquet"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert pq.read_table(tmp_path / "out").num_rows == pq.read_table(tmp_path / "out.parquet").num_rows > 0
+
+
 @pytest.mark.parametrize("seed", seeds(0, 24, quick=1))
 @pytest.mark.parametrize("sql", [JOIN, GROUPS, EXCEPT, HOPS], ids=["join", "groups", "except", "hops"])
 def test_what_is_asked_on_the_way_outlasts_the_process(sql: str, seed: int, tmp_path: Path) -> None:

@@ -137,12 +137,14 @@ def test_a_drain_from_outside_gives_out_everything(tmp_path: Path, spark) -> Non
     assert len(drained) == 1
 
 
-def test_late_rows_are_counted_and_kept(tmp_path: Path, spark) -> None:
+def test_late_rows_are_counted_and_kept(tmp_path: Path, spark, monkeypatch: pytest.MonkeyPatch) -> None:
     files = Files(tmp_path)
     for _ in range(4):
         files.grow(disorder_us=400_000)
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    run = files.engine(spark).query(SQL).start(out, checkpoint, buckets=2, trigger={"availableNow": True})
+    checkpoint = tmp_path / "checkpoint"
+    monkeypatch.chdir(tmp_path)
+    run = files.engine(spark).query(SQL).start("out", "checkpoint", buckets=2, trigger={"availableNow": True})
+    monkeypatch.chdir(Path(__file__).parent)  # wherever a process goes, what it has begun stays where it is
     run.wait()
     kept = pa.concat_tables([pq.read_table(f) for f in sorted((checkpoint / "late").glob("*.parquet"))])
     late, high = 0, dict.fromkeys(files.written, -(2**62))

@@ -37,9 +37,12 @@ class KeptAnswer:
     def after(self, departures: Sequence[Departure], place: object) -> "KeptAnswer":
         """Return the answer after changes, itself if it has them all; `place` is what errors call it."""
         table, newest, upto_us = self.table, self.version, self.upto_us
-        for (hop_us, of), pieces in _answers(departures).items():
+        for (hop_us, of), pieces in _answers(departures):
             version = of or newest
             if version < newest or (version == newest and upto_us is not None and hop_us <= upto_us):
+                continue
+            if not of and table is not None:  # nothing changes, whosever columns it has
+                table, upto_us = table.replace_schema_metadata(), hop_us
                 continue
             rows = pa.Table.from_batches(pieces)
             names = [n for n in rows.column_names if n not in SAID_OF_ROWS]
@@ -65,10 +68,10 @@ def _applied(table: pa.Table, changes: pa.Table, signs: pa.Array, place: object)
     return new.filter(pa.array(kept)).take(pa.array(value_order(coding, left, types, None)))
 
 
-def _answers(departures: Sequence[Departure]) -> dict[tuple[int, int], list[pa.RecordBatch]]:
+def _answers(departures: Sequence[Departure]) -> list[tuple[tuple[int, int], list[pa.RecordBatch]]]:
     """Return the answers by hop and version: two versions may answer one hop, and an answer may come in pieces.
 
-    An empty one is of version 0: it does not say of which.
+    An empty one is of version 0: it does not say of which, and comes after those at its hop that change something.
     """
     found: dict[tuple[int, int], list[pa.RecordBatch]] = {}
     for departure in departures:
@@ -76,8 +79,10 @@ def _answers(departures: Sequence[Departure]) -> dict[tuple[int, int], list[pa.R
         versions = departure.rows.column("_version")
         for version in versions.unique().to_pylist() or [0]:
             rows = departure.rows.filter(pc.equal(versions, version))
-            found.setdefault((departure.hop_us, version), []).append(rows)
-    return found
+            pieces = found.setdefault((departure.hop_us, version), [])
+            if version or not pieces:
+                pieces.append(rows)
+    return sorted(found.items(), key=lambda item: (item[0][0], item[0][1] == 0, item[0][1]))
 
 
 def _codes(coding: Coding, table: pa.Table) -> npt.NDArray[np.int64]:

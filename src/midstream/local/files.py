@@ -45,14 +45,16 @@ def names_file_system(path: str | Path) -> bool:
 
 
 def local_folder(path: str | Path, what: str) -> Path:
-    """Return the path of a folder, or refuse one in another file system: it would be made here, under that name."""
+    """Return the path of a folder, wherever this process goes later; refuse one in another file system: it would be
+    made here, under that name.
+    """
     if not isinstance(path, str | Path):
         raise MidstreamError(f"{what} must be the path of a folder, not {type(path).__name__}")
     if "\0" in str(path):
         raise MidstreamError(f"{what} must be the path of a folder, not {str(path)!r}")
     if names_file_system(path):
         raise MidstreamError(f"{what} must be a folder that this machine and its Spark can write, not {path}")
-    return Path(path)
+    return Path(path).absolute()
 
 
 def check_apart(sink: Path, checkpoint: Path) -> Path:

@@ -167,6 +167,7 @@ def sink_of(sink: Any, schema: pa.Schema, spark: SparkSession, checkpoint: Path)
     if kind in ("folder", TABLE, DELTA) and "path" not in options:
         raise SinkError(f"a {kind} needs a path" if kind != DELTA else "a Delta table needs a path")
     if kind == DELTA and not names_file_system(options["path"]):  # elsewhere Spark's own connector writes it
+        folder(options["path"], "the path of a Delta table")
         return delta_sink(schema, options)
     if kind == TABLE and not signed:
         raise SinkError(
