@@ -468,6 +468,8 @@ def test_python_refuses_what_it_cannot_run(folder: Folder) -> None:
         lambda: engine.query(JOIN).start(adapt=3),  # type: ignore[call-arg]
         lambda: engine.query(JOIN).start(framework="forest"),
         lambda: ms.Engine("local"),
+        lambda: engine.query(JOIN).start(sink="", checkpoint=folder.path / "checkpoint"),
+        lambda: engine.query(JOIN).start(sink=folder.path / "new", checkpoint=""),
     ):
         with pytest.raises(ms.MidstreamError):
             spoil()

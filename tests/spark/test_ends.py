@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,37 @@ def test_a_query_that_a_full_disk_has_ended_does_not_look_alive(tmp_path: Path, 
     again.stop(drain=True, timeout_s=LONG_S)
     assert ended(again) == "stopped"
     assert sorted(rows_of(ms.read(tmp_path / "out"))) == sorted(files.expected())
+
+
+STOPPED = """
+import sys
+import midstream as ms
+from midstream.spark.settings import local_session
+
+spark = local_session()
+frame = spark.readStream.schema("ts long, k long").parquet(sys.argv[1])
+query = ms.Engine(spark).stream("a", frame, time="ts").query("SELECT k FROM a")
+run = query.start("out", "checkpoint", buckets=1)
+spark.stop()
+try:
+    run.wait(300)
+except ms.MidstreamError as error:
+    print(error)
+print(run.status()["state"])
+for more in ({}, {"buckets": 1}):
+    try:
+        query.start("out", "checkpoint", **more)
+    except ms.MidstreamError as error:
+        print(error)
+"""
+
+
+def test_a_query_whose_session_was_stopped_while_it_waited_for_rows_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, tmp_path / "in"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    stopped = "the Spark session was stopped; make an engine with a new one"
+    assert done.stdout.splitlines()[-4:] == [
+        f"query 'query' failed: Spark is gone: {stopped}", "failed", stopped, stopped,
+    ], done.stderr[-2000:]  # fmt: skip

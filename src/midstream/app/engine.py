@@ -171,7 +171,7 @@ class SparkQuery(PlannedOnSpark):
         stream by its name, streams are joined where they arrive. `optimize` says whether better plans are looked for:
         with "auto" the query goes on with one that pays, with "advise" it only says so.
         """
-        from midstream.spark.run import SparkRun  # PySpark is an extra
+        from midstream.spark.run import SparkRun, cores_of  # PySpark is an extra
 
         trigger = {} if trigger is None else trigger
         if not isinstance(trigger, dict):
@@ -181,7 +181,7 @@ class SparkQuery(PlannedOnSpark):
             given = sites if isinstance(sites, DeclaredSites) else DeclaredSites(dict(sites))
             plan, declared = place_plan(plan, given)
             framework = Framework(SITES, sites=declared)
-        count = buckets if buckets is not None else self.spark.sparkContext.defaultParallelism
+        count = buckets if buckets is not None else cores_of(self.spark)
         ends = bool(trigger.get("availableNow") or trigger.get("once"))
         settings = LiveSettings(
             local_folder(checkpoint, "the checkpoint"),

@@ -50,7 +50,7 @@ def local_folder(path: str | Path, what: str) -> Path:
     """
     if not isinstance(path, str | Path):
         raise MidstreamError(f"{what} must be the path of a folder, not {type(path).__name__}")
-    if "\0" in str(path):
+    if path == "" or "\0" in str(path):
         raise MidstreamError(f"{what} must be the path of a folder, not {str(path)!r}")
     if names_file_system(path):
         raise MidstreamError(f"{what} must be a folder that this machine and its Spark can write, not {path}")

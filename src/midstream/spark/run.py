@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from midstream.engine.results.schema import output_schema
@@ -21,7 +21,7 @@ from midstream.spark.graph import Input, labels_of, output_lines
 from midstream.spark.lines import SparkLines
 from midstream.spark.offsets import keep_planned, planned_batch
 from midstream.spark.query import PlannedOnSpark
-from midstream.spark.session import one_sentence
+from midstream.spark.session import check_session, one_sentence
 from midstream.spark.settings import with_settings
 from midstream.spark.sinks import sink_of
 
@@ -45,6 +45,7 @@ class SparkRun(LiveRun):
 
     def __init__(self, query: PlannedOnSpark, sink: Any, settings: LiveSettings, trigger: dict[str, Any]) -> None:
         check_path(settings.checkpoint)
+        check_session(query.spark)
         super().__init__(query, settings, THIS_MACHINE)
         self._checkpoint.check_place()
         self._spark, self._frames = query.spark, query.streams
@@ -125,6 +126,8 @@ class SparkRun(LiveRun):
             self._end(failure)
         finally:
             self._syncs.shutdown(wait=False)
+            with contextlib.suppress(Exception):  # it may wait for rows still, in a session that was stopped
+                self._query.stop()
             if failure is None:
                 forget_query(self._shared)
 
@@ -161,6 +164,7 @@ class SparkRun(LiveRun):
         """
         clock, done_s = self._world.clock, None
         while self._query.isActive:
+            check_session(self._spark)  # without rows Spark does not notice
             progress = self._query.lastProgress
             if self._end_after is not None and progress is not None and progress["batchId"] >= self._end_after:
                 self._done = True
@@ -219,6 +223,12 @@ class SparkRun(LiveRun):
         if self._failure is not None:
             raise MidstreamError(f"query '{self.name}' failed: {self._failure}")
         return True
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at once."""
+    check_session(spark)
+    return int(spark.sparkContext.defaultParallelism)
 
 
 def check_path(checkpoint: Path) -> None:

@@ -54,6 +54,13 @@ def read_stream(file: PipelineFile, spark: SparkSession, stream: SparkStreamSpec
         raise PipelineError(f"pipeline {file.path}: [streams.{stream.name}] cannot be read by Spark: {why}") from error
 
 
+def check_session(spark: SparkSession) -> None:
+    """Refuse a session that was stopped: whatever is asked of it ends in a stack trace, or waits for ever."""
+    context = spark.sparkContext._jsc
+    if context is None or context.sc().isStopped():
+        raise MidstreamError("the Spark session was stopped; make an engine with a new one")
+
+
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """Raise what Spark complains about as one sentence."""

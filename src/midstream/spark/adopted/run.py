@@ -38,7 +38,7 @@ from midstream.spark.adopted.tee import all_rows
 from midstream.spark.failure import readable_by_spark, sentence_of
 from midstream.spark.query import SparkStream
 from midstream.spark.run import check_path
-from midstream.spark.session import one_sentence
+from midstream.spark.session import check_session, one_sentence
 from midstream.spark.sinks import sink_of
 
 MODES = ("append", "update")
@@ -80,6 +80,7 @@ class AdoptedRun:
                 f"output mode '{settings.mode}' writes whole answers over one another; it can be {' or '.join(MODES)}"
             )
         check_path(settings.checkpoint)
+        check_session(spark)
         self.name = settings.name
         self._spark, self._settings, self._streams = spark, settings, streams
         self._ends_by_itself = bool(settings.trigger.get("availableNow") or settings.trigger.get("once"))
