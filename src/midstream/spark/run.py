@@ -163,9 +163,12 @@ class SparkRun(LiveRun):
         none comes there is nothing to cancel.
         """
         clock, done_s = self._world.clock, None
+        looked_s = clock.elapsed_s()
         while self._query.isActive:
-            check_session(self._spark)  # without rows Spark does not notice
-            progress = self._query.lastProgress
+            if clock.elapsed_s() - looked_s > BEAT_S:
+                check_session(self._spark)  # without rows Spark does not notice
+                looked_s = clock.elapsed_s()
+            progress = None if self._end_after is None else self._query.lastProgress
             if self._end_after is not None and progress is not None and progress["batchId"] >= self._end_after:
                 self._done = True
                 done_s = clock.elapsed_s() if done_s is None else done_s
