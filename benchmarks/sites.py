@@ -1,6 +1,6 @@
 """Joins over sites: what plans that follow the rates of streams cost and ship, beside plans that stay (Fig. 4, 5).
 
-    python -m midstream bench sites --json build/sites.json
+    midstream bench sites --json build/sites.json
 
 Everything is simulated: virtual time, links of 5 ms and 1,024 kbit/s, nothing lost. Costs are those of the unit-time
 model with what was really sent, probed and kept. `midstream reproduce distributed` judges what the paper says of it.
