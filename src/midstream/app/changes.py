@@ -48,6 +48,7 @@ def print_change_forecast(
             f"The output changes, which needs allow_schema_change: {'; '.join(forecast.schema)}.", highlight=False
         )
     best = forecast.recommended
+    console.print("Which method is for what, with figures: docs/choosing.md", highlight=False)
     console.print(f"* {best.label} is recommended: {best.why}.", "Nothing has been changed.", sep="\n", highlight=False)
 
 

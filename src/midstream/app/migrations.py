@@ -29,6 +29,7 @@ def print_forecast(console: Console, running: Plan, target: Plan, forecast: Migr
     print_table(console, "Strategies, until no old row matters", names, rows, left=("strategy",))
     for s in forecast.strategies:
         console.print(f"  {s.strategy}: output {_goes(s.output)}; ends {s.ends}", highlight=False, soft_wrap=True)
+    console.print("Which strategy is for what, with figures: docs/choosing.md", highlight=False)
     console.print(f"* {forecast.chosen} would be chosen. Nothing has been changed.", highlight=False)
 
 

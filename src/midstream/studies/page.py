@@ -38,6 +38,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-
 @media (max-width: 800px) {
   body { padding: 0.8rem; font-size: 15px; }
   .study { display: block; }
+  .picture svg { width: auto; min-width: 34rem; }
   nav ul { columns: 1; }
 }
 @media print {

@@ -31,17 +31,23 @@ def load() -> Any:
 
 def draw(study: Study, data: Data, png: Path) -> str:
     """Draw a study; write it as PNG and return it as SVG."""
-    matplotlib = load()
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=study.size, layout="constrained")
-        study.draw(data, figure)
+    with load().rc_context(LOOK):
+        figure = figure_of(study, data)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     svg = text.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def figure_of(study: Study, data: Data) -> Any:
+    """Return the figure of a study."""
+    load()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=study.size, layout="constrained")
+    study.draw(data, figure)
+    return figure
 
 
 def panel(figure: Any, place: tuple[int, int, int], title: str, x: str, y: str, log: str = "") -> Any:

@@ -18,7 +18,8 @@ from midstream.studies.frame.study import Case, Claim, Figures, Finding, Study, 
 
 NAMES = "abcd"
 OLD, RIGHT_DEEP, BUSHY = "(((a b) c) d)", "(a (b (c d)))", "((a b) (c d))"
-PLANS = {"right-deep": RIGHT_DEEP, "bushy": BUSHY}
+PLANS = {"right-deep": (OLD, RIGHT_DEEP), "bushy": ("(((b c) a) d)", BUSHY)}
+"""Old and new plan; those to the bushy one have no join in common."""
 POSITION_US, END_US = 10_000, 20_000
 HYBMIG, ROWS, PT = "HybMig", "HybMig (ours)", "PT"
 STRATEGY: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,10 +44,11 @@ def cases_of(way: str, plan: str) -> Columns:
         news = [batch.column(x).to_pylist() for x in NAMES]
         left.extend(1 + sum(bit << (3 - k) for k, bit in enumerate(row)) for row in zip(*news, strict=True))
 
-    run = Followed(sql, rows, OLD, "nested-loop", END_US, see=see)
+    before, after = PLANS[plan]
+    run = Followed(sql, rows, before, "nested-loop", END_US, see=see)
     run.advance(POSITION_US)
     strategy, options = STRATEGY[way]
-    run.migrate(PLANS[plan], strategy, **options)
+    run.migrate(after, strategy, **options)
     by_old = _by_old(run, way)
     run.finish()
     numbers = np.arange(1, 17)
@@ -141,7 +143,8 @@ STUDY = Study(
     paper="HybMig",
     figure="Table 1",
     title="Which plan answers which combination of old and new rows",
-    about="Four streams with one old and one new row each, all matching, while (((AB)C)D) migrates. Without background "
+    about="Four streams with one old and one new row each, all matching, while (((AB)C)D) goes to (A(B(CD))), or "
+    "(((BC)A)D) to ((AB)(CD)). Without background "
     'computation our hybrid leaves all results with an old D to the old plan (region "rows"), since that plan is '
     'good at old rows; the paper leaves those in which C and D are both old (region "pairs").',
     lesson="Hybrid takes most of the work to the new plan at once, parallel track almost none before the end.",

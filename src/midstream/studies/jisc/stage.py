@@ -75,8 +75,8 @@ def _judge_tenfold(figures: Figures) -> Finding:
 
 def _judge_growth(figures: Figures) -> Finding:
     cacq = figures["times_jisc"][CACQ]
-    why = f"CACQ takes {cacq[0]:.2f} times as long with {figures['joins'][0]} joins, {cacq[-1]:.2f} with "
-    f"{figures['joins'][-1]}"
+    joins = figures["joins"]
+    why = f"CACQ takes {cacq[0]:.2f} times as long with {joins[0]} joins, {cacq[-1]:.2f} with {joins[-1]}"
     return found(cacq[-1] > cacq[0] and cacq[-1] > 1, why)
 
 
