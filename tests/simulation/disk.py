@@ -90,7 +90,7 @@ class SimulatedDisk:
     def find(self, path: Path) -> Node | None:
         """Return the file or folder of that name."""
         node: Node | None = self.root
-        for name in filter(None, str(path).split("/")):
+        for name in path.parts[1:]:
             if not isinstance(node, Folder):
                 return None
             node = node.names.get(name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from simulation.disk import File, SimulatedDisk
+from simulation.disk import File, Folder, SimulatedDisk
 
 NAMES = ("events.old.jsonl", "events.jsonl")
 
@@ -25,7 +25,8 @@ class EventFiles:
             self._there = there
 
     def _found(self) -> list[File]:
-        found = (self._disk.find(self._folder / name) for name in NAMES)
+        folder = self._disk.find(self._folder)
+        found = [folder.names.get(name) for name in NAMES] if isinstance(folder, Folder) else []
         return [file for file in found if isinstance(file, File)]
 
     def on_power_cut(self) -> None:

@@ -54,6 +54,12 @@ class ControlManager:
         """How far time itself has come."""
         self.begin_version(1).apply(FSTART, at_us)
 
+    @property
+    def untouched(self) -> bool:
+        """Return whether nothing has ever been asked of the query: its first version runs, and no other is known."""
+        (first, *others) = self.lives.values()
+        return not (others or self.changes) and len(first.elements) == 1
+
     def begin_version(self, number: int) -> Life:
         """Know a version, stopped."""
         return self.lives.setdefault(number, Life(number))
@@ -65,7 +71,10 @@ class ControlManager:
         In one of several buckets these are the same as in the others: one that is drained here lives until it is known
         that it is drained everywhere. What a change means depends on it, and how far buckets go.
         """
-        return sorted(filter(self._lives, self.lives.values()), key=lambda life: life.version)
+        alive = [life for life in self.lives.values() if self._lives(life)]
+        if len(alive) > 1:
+            alive.sort(key=lambda life: life.version)
+        return alive
 
     def _lives(self, life: Life) -> bool:
         return life.alive or (life.drained_here and not self.decides)
@@ -97,6 +106,8 @@ class ControlManager:
     @property
     def quiet(self) -> bool:
         """Return whether one version runs and nothing else is going on."""
+        if self.untouched:
+            return True
         alive = self.alive
         return (
             len(alive) == 1

@@ -11,6 +11,7 @@ An element has a position, an event time: it comes before every row from that ti
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 FSTART, ISTOP, DSTOP, DRAINED = "FStart", "IStop", "DStop", "drained"
 """The control elements; the last one is the data's own."""
@@ -97,6 +98,10 @@ class Life:
                 self.drain_us, self.drained_by_result = at_us, False
         elif kind == ISTOP and before != STOPPED:
             self.stop_us = at_us
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the life as plain values."""
+        return {**vars(self), "elements": [dict(vars(element)) for element in self.elements]}
 
     @property
     def end_us(self) -> int:

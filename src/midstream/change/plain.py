@@ -5,7 +5,6 @@ this micro-batch: it is sent before anything is written down, and decided again 
 """
 
 import time
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def control_to_plain(control: ControlManager) -> Plain:
     """Return a control manager as plain values."""
     return {
         "decides": control.decides,
-        "lives": [asdict(life) for life in control.lives.values()],
+        "lives": [life.to_dict() for life in control.lives.values()],
         "changes": [_change(change) for change in control.changes],
         "appended": sorted(control.appended),
         "audited": sorted(control.audited),
@@ -54,7 +53,7 @@ def _change(change: Change) -> Plain:
     reference = change.reference
     return {
         "request": change.request.to_dict(),
-        "record": asdict(change.record),
+        "record": dict(vars(change.record)),
         "old": list(change.old),
         "new": change.new,
         "position_us": change.position_us,

@@ -1,7 +1,7 @@
 """The record of a change: what was asked, where it took effect, when it ended, what really happened."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.change.request import DRAIN, ChangeRequest
@@ -71,7 +71,7 @@ class ChangeRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values."""
-        return {**asdict(self), "duration_us": self.duration_us}
+        return {**vars(self), "schema_change": list(self.schema_change), "duration_us": self.duration_us}
 
 
 def unreached(requests: Iterable[object], number: int) -> list[ChangeRecord]:

@@ -1,7 +1,7 @@
 """What is asked of a change: the query to go to, the method, its options. A value, checked when made."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from midstream.change.lifecycle import DSTOP, FSTART, ISTOP
@@ -75,7 +75,7 @@ class ChangeRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain values."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,9 @@ class Left:
     @property
     def summary(self) -> BatchSummary:
         """Return the sums over buckets and rounds."""
-        whole = BatchSummary()
-        for reports in self.rounds:
+        first, *others = self.rounds
+        whole = total(first)
+        for reports in others:
             whole = total(reports).after(whole)
         return whole
 

@@ -142,5 +142,8 @@ class World:
 
 
 def document_bytes(document: Any) -> bytes:
-    """Return a document as it is written."""
-    return (json.dumps(document, indent=1) + "\n").encode()
+    """Return a document as it is written: a line for each of its fields, which is quick to write and can be read."""
+    if not isinstance(document, dict) or not document:
+        return (json.dumps(document) + "\n").encode()
+    fields = ",\n ".join(f"{json.dumps(str(name))}: {json.dumps(value)}" for name, value in document.items())
+    return f"{{\n {fields}\n}}\n".encode()

@@ -10,7 +10,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from midstream.change.record import OPEN
@@ -216,7 +215,7 @@ class LiveRun:
                 self._totals[key] += getattr(summary, key)
             self._rates.add(clock.elapsed_s(), summary.rows_in, summary.rows_out, took_s)
         self._now = summary if outputs else self._now
-        batch = {"batch": number, "at": now, **asdict(summary), "wall_ms": took_s * 1000}
+        batch = {"batch": number, "at": now, **summary.to_dict(), "wall_ms": took_s * 1000}
         self._note_silence(summary, number)
         self._note_trouble(summary, number, [text for output in outputs[:1] for text in output.report["strays"]])
         self._note_controls(summary, number, batch)

@@ -39,6 +39,8 @@ class Drains:
 
     def follow(self) -> None:
         """Let first results and ended drains take effect where that is decided here; watch for further ends."""
+        if self._control.untouched:
+            return
         for number, version in self._versions.open.items():
             position_us = version.run.drain_us
             over = None if position_us is None else version.run.drained()

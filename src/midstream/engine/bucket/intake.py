@@ -169,7 +169,8 @@ class Intake:
         if durable is None:
             return
         for rank, parts in self._released.items():
-            durable.add(rank, needed(in_order(parts), self.sources[rank].window, expiry))
+            released = in_order(parts) if len(parts) > 1 else parts[0]
+            durable.add(rank, needed(released, self.sources[rank].window, expiry))
         self._released = {}
         for rank, source in enumerate(self.sources) if expiry is not None else ():
             assert expiry is not None

@@ -8,7 +8,7 @@ their times. No clock has a say: a micro-batch that is run again gives the same.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.engine.rows.packed import Packed, Span
@@ -47,7 +47,7 @@ class Progress:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the progress as plain values."""
-        return asdict(self)
+        return {**vars(self), "high": dict(self.high), "heard": dict(self.heard)}
 
     @property
     def latest_us(self) -> int:
@@ -86,7 +86,7 @@ class Progress:
 
     def silent(self, timings: Timings) -> set[int]:
         """Return the positions of the streams that nobody waits for."""
-        if self.first_us is None:
+        if self.first_us is None or not timings:
             return set()
         latest_us, first_us = self.latest_us, self.first_us
         idle = {p: t.idle_us for p, t in timings.items() if t.idle_us is not None}

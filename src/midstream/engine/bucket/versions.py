@@ -192,6 +192,8 @@ class BucketVersions:
 
     def watch(self) -> None:
         """Let versions that drain, or whose losses are counted, look out for the end of what is old."""
+        if self.control.untouched:
+            return
         for number, version in self.open.items():
             if number > 0:
                 watched_us = self.control.watched_us(number)

@@ -55,7 +55,7 @@ class WaitingRows:
     def add(self, rows: Rows) -> None:
         """Let further rows wait."""
         self._find()
-        self._rows = rows if self._rows is None else in_order([self._rows, rows])
+        self._rows = in_order([self._rows, rows]) if self._rows is not None and len(self._rows) else rows
         if self._durable is not None:
             self._fresh.append(rows)
 

@@ -57,6 +57,10 @@ class BatchSummary:
     sites: list[dict[str, Any]] = field(default_factory=list)
     """Of a join over sites: what each site reports."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the micro-batch as plain values."""
+        return {**vars(self), "migrations": [dict(record) for record in self.migrations]}
+
     def after(self, earlier: "BatchSummary") -> "BatchSummary":
         """Return the sums of this round of a micro-batch and those before it."""
         sums = {name: getattr(self, name) + getattr(earlier, name) for name in SUMMED}

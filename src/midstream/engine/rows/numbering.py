@@ -31,6 +31,10 @@ class Slice:
 def number_rows(query: Query, rows: dict[str, Rows], first: int) -> dict[str, Arrival]:
     """Number rows by time, then stream in declaration order, then offset, then alias in FROM order."""
     aliases = query.aliases
+    if len(aliases) == 1:
+        mine = rows[aliases[0]]
+        numbers = np.arange(first, first + len(mine), dtype=np.int64)
+        return {aliases[0]: Arrival(mine.times, mine.offsets, numbers, mine.columns)}
     times = np.concatenate([rows[a].times for a in aliases])
     offsets = np.concatenate([rows[a].offsets for a in aliases])
     starts = np.concatenate([[0], np.cumsum([len(rows[a].times) for a in aliases])]).astype(np.int64)

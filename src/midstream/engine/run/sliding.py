@@ -70,6 +70,7 @@ class SlidingRun(VersionRun):
         migrator, next_seq = exported
         run = SlidingRun(version, migrator, spec, next_seq)
         run._looked_us = remembered.get("looked_us")
+        run._know_written(remembered)
         waiting = {request.identity for request, _ in migrator.waiting}
         run.due = [r for r in _requests(remembered["due"]) if r.identity not in waiting]
         return run
@@ -366,6 +367,13 @@ class SlidingRun(VersionRun):
             return None
         sources = self.migrator.pipeline.sources
         return look_at_joins(self.plan, sources, self._now_us, self.next_seq - 1, self._look_us).to_dict()
+
+    def _know_written(self, remembered: dict[str, Any]) -> None:
+        """Take over how the plan that runs was written down when the operators were exported."""
+        if remembered["plan"] is None:
+            self._first = self.migrator.plan
+        else:
+            self._plans_written = {self.migrator.plan: remembered["plan"]}
 
     def stage_rows(self) -> list[StageRows]:
         """Return what windows over results want kept."""
