@@ -203,8 +203,12 @@ def add_known(counts: Vector, slots: Vector, change: int) -> None:
 
 
 @kernel
-def extend_ends(latest: Matrix, side: int, extended: Mask, slots: Vector, until: Vector) -> Vector:
-    """Raise the latest ends of slots; return those raised that were not marked, and mark them."""
+def extend_ends(latest: Matrix, side: int, slots: Vector, until: Vector) -> Vector:
+    """Raise the latest ends of slots; return those raised that were not marked, and mark them in the last column.
+
+    What is looked at of a slot lies together. A mark is 0; there is none where the last column is negative.
+    """
+    mark = latest.shape[1] - 1
     out = np.empty(len(slots), np.int64)
     n = 0
     for i in range(len(slots)):
@@ -213,11 +217,24 @@ def extend_ends(latest: Matrix, side: int, extended: Mask, slots: Vector, until:
         slot = slots[i]
         if until[i] > latest[slot, side]:
             latest[slot, side] = until[i]
-            if not extended[slot]:
-                extended[slot] = True
+            if latest[slot, mark] < 0:
+                latest[slot, mark] = 0
                 out[n] = slot
                 n += 1
     return out[:n].copy()
+
+
+@kernel
+def take_extended(latest: Matrix, side: int, slots: Vector) -> Vector:
+    """Return the latest ends of slots that were marked, and take the marks away."""
+    out = np.empty(len(slots), np.int64)
+    mark = latest.shape[1] - 1
+    for i in range(len(slots)):
+        if i + FAR < len(slots):
+            prefetch_row(latest, slots[i + FAR])
+        out[i] = latest[slots[i], side]
+        latest[slots[i], mark] = -1
+    return out
 
 
 @kernel

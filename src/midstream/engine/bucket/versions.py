@@ -134,8 +134,8 @@ class BucketVersions:
 
     def silent(self) -> list[str]:
         """Return the streams of the newest version that nobody waits for."""
-        newest = self.newest
         silent = self.state.progress.silent(self.spec.timings)
+        newest = self.newest if silent else None
         return sorted({s.stream.name for s in newest.intake.sources if s.position in silent}) if newest else []
 
     def enter_wanted(self) -> list[VersionInBucket]:

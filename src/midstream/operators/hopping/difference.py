@@ -24,6 +24,7 @@ from midstream.kernels.values import (
     repeat_rows,
     settle,
     settle_each,
+    take_extended,
 )
 from midstream.operators.hopping.bag import NEVER
 from midstream.operators.hopping.ends import Ends, in_lots
@@ -59,9 +60,8 @@ class CountValues:
         self._values = ValueTable(width)
         self._counts = np.zeros((32, 3), np.int64)
         self._marks = np.zeros(32, np.bool_)
-        self._latest = np.full((32, 2 if any(self._lasting) else 0), NEVER, np.int64)
-        """The last end of each value on either side, where it is lasting."""
-        self._extended = np.zeros(32, np.bool_)
+        self._latest = np.full((32, 3 if any(self._lasting) else 0), NEVER, np.int64)
+        """The last end of each value on either side, where it is lasting, and a mark of those that have a new one."""
         self._sides = (Ends(), Ends())
 
     @property
@@ -72,7 +72,7 @@ class CountValues:
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        own = (self._values, self._counts, self._marks, self._latest, self._extended, *self._sides)
+        own = (self._values, self._counts, self._marks, self._latest, *self._sides)
         return sum(held.nbytes for held in own)
 
     def delta(self, now_us: int, *sides: Iterable[Tuples]) -> Tuples:
@@ -124,7 +124,7 @@ class CountValues:
                 self.tested += len(tuples)
                 slots = self._find(tuples)
                 if self._lasting[side]:
-                    slots = extend_ends(self._latest, side, self._extended, slots, tuples.until)
+                    slots = extend_ends(self._latest, side, slots, tuples.until)
                     extended.append(slots)
                     yield side, slots, np.ones_like(slots)
                 else:
@@ -133,8 +133,7 @@ class CountValues:
                     yield side, slots, tuples.signs
             slots = np.concatenate(extended)
             if len(slots):
-                self._extended[slots] = False
-                until = self._latest[:, side].take(slots)
+                until = take_extended(self._latest, side, slots)
                 self._sides[side].add(slots, Tuples(np.empty((len(slots), 0), np.int64), until, np.ones_like(slots)))
 
     def _count(self, side: int, slots: Vector, signs: Vector) -> Vector:
@@ -202,7 +201,6 @@ class CountValues:
             size = max(size, 3 * count // 2)
             self._counts = grown_with_zeros(self._counts, count, size)
             self._marks = grown_with_zeros(self._marks, count, size)
-            self._extended = grown_with_zeros(self._extended, count, size)
             self._latest = grown(self._latest, count, size)
             self._latest[count:] = NEVER
         return slots
@@ -234,6 +232,10 @@ def _repeated(rows: Matrix, slots: Vector, times: Vector) -> Iterator[Tuples]:
     sizes = np.abs(times)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
+    if 0 < total <= MOST_TUPLES:
+        out, signs = repeat_rows(rows, slots, times)
+        yield Tuples(out, np.full(total, FOREVER, np.int64), signs)
+        return
     for start in range(0, total, MOST_TUPLES):
         stop = min(start + MOST_TUPLES, total)
         chosen = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)

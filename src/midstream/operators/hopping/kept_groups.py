@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.kernels.arrays import Matrix, Vector
-from midstream.kernels.values import add_counts, extend_ends, keep_lines
+from midstream.kernels.values import add_counts, extend_ends, keep_lines, take_extended
 from midstream.operators.expression.cast import cast
 from midstream.operators.hopping.bag import NEVER
 from midstream.operators.hopping.coding import Coding
@@ -38,9 +38,8 @@ class KeptGroups(GroupBy):
         super().__init__(spec, coding)
         self._values = hold_values(spec, coding, lasting)
         self._once = lasting and spec.counts_once
-        self._latest = np.full((16, 1), NEVER, np.int64)
-        """The last end of each group, if only that counts."""
-        self._extended = np.zeros(16, np.bool_)
+        self._latest = np.full((16, 2), NEVER, np.int64)
+        """The last end of each group, if only that counts, and a mark of those that have a new one."""
         self._totals = self._no_totals()
         self._marks = np.zeros(16, np.bool_)
         self._ends = Ends(range(self._totals.width - 1))
@@ -54,7 +53,7 @@ class KeptGroups(GroupBy):
     @property
     def nbytes(self) -> int:
         """Return the memory held, used or not."""
-        own = (self._totals.lines, self._marks, self._given, self._has, self._latest, self._extended)
+        own = (self._totals.lines, self._marks, self._given, self._has, self._latest)
         held = self._groups.nbytes + self._ends.nbytes + sum(v.nbytes for v in self._values)
         return sum(a.nbytes for a in own) + held
 
@@ -116,9 +115,9 @@ class KeptGroups(GroupBy):
         assert tuples.signs is not None, "groups are kept up to date by deltas"
         until, counts = tuples.until, tuples.signs
         if self._once:
-            slots = extend_ends(self._latest, 0, self._extended, slots, until)
-            self._extended[slots] = False
-            return slots, self._latest[:, 0].take(slots), np.ones_like(slots), np.empty((len(slots), 0), np.int64)
+            slots = extend_ends(self._latest, 0, slots, until)
+            until = take_extended(self._latest, 0, slots)
+            return slots, until, np.ones_like(slots), np.empty((len(slots), 0), np.int64)
         moved = self._totals.widen(tuples.rows)
         if moved is not None:
             self._ends.widen(moved[1:] - 1, range(self._totals.width - 1))
@@ -170,7 +169,6 @@ class KeptGroups(GroupBy):
             count, bigger = len(self._marks), len(self._has)
             self._totals.lines = grown_with_zeros(self._totals.lines, count, bigger)
             self._marks = grown_with_zeros(self._marks, count, bigger)
-            self._extended = grown_with_zeros(self._extended, count, bigger)
             self._latest = grown(self._latest, count, bigger)
             self._latest[count:] = NEVER
 
