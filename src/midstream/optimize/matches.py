@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from midstream.model.statistics import Values
 
-LEAST = 1e-12
-"""The part that is taken to match where a sketch finds no value that does."""
+FEWEST = 0.5
+"""Combinations of rows in sketches that are taken to match where none does."""
 K = TypeVar("K", bound=Hashable)
 
 
@@ -30,6 +30,7 @@ class Matches(Generic[K]):
         self._left: dict[K, float] = {}
         self._spread: dict[K, float] = {}
         self._chosen, self._sampled = _aligned(values)
+        self._row = {side: _part_of_a_row(v) for side, v in values.items()}
         most = max((v.distinct for v in values.values()), default=1.0)
         for side, v in values.items():
             # Of a side of which nobody knows which values it has, any value may be one of them.
@@ -44,7 +45,7 @@ class Matches(Generic[K]):
         common = float(np.multiply.reduce([self._named[s] for s in sides]).sum())
         if self._sampled is not None:
             found = float(np.multiply.reduce([self._sampled[s] for s in sides]).sum())
-            return max(common + found / self._chosen, LEAST)
+            return max(common + found / self._chosen, FEWEST * prod(self._row[s] for s in sides) / self._chosen)
         # Few values are among many: as many match as the side with the fewest has.
         spread = sorted(max(1.0, self._spread[s]) for s in sides)[1:]
         return common + prod(self._left[s] for s in sides) / prod(spread)
@@ -62,8 +63,15 @@ class Matches(Generic[K]):
             found[some] = [self.part([s for k, s in enumerate(sides) if bits >> k & 1]) for bits in some]
             return found
         common, sampled = _products(self._named, sides), _products(self._sampled, sides)
-        found[some] = np.maximum(common + sampled / self._chosen, LEAST)[some]
+        least = FEWEST * _products({s: np.array([row]) for s, row in self._row.items()}, sides) / self._chosen
+        found[some] = np.maximum(common + sampled / self._chosen, least)[some]
         return found
+
+
+def _part_of_a_row(values: Values) -> float:
+    """Return the part that one row is of those in a sketch."""
+    parts = values.sampled.parts if values.sampled is not None else np.empty(0)
+    return float(parts.min()) if len(parts) else 1.0
 
 
 def _products(values: Mapping[K, npt.NDArray[np.float64]], sides: Sequence[K]) -> npt.NDArray[np.float64]:
