@@ -126,10 +126,15 @@ class SparkRun(LiveRun):
             self._end(failure)
         finally:
             self._syncs.shutdown(wait=False)
-            with contextlib.suppress(Exception):  # it may wait for rows still, in a session that was stopped
-                self._query.stop()
+            if failure is not None:  # it may wait for rows still, in a session that was stopped
+                threading.Thread(target=self._end_query, name=f"midstream-{self.name}-end", daemon=True).start()
             if failure is None:
                 forget_query(self._shared)
+
+    def _end_query(self) -> None:
+        """Let Spark's query end, if it has not; nobody waits for that."""
+        with contextlib.suppress(Exception):
+            self._query.stop()
 
     def _watched(self) -> str | None:
         """Watch the query to its end; return why it failed, if it did."""
