@@ -10,14 +10,14 @@ from midstream.studies.frame.picture import bars, legend, panel
 from midstream.studies.frame.scale import Scale
 from midstream.studies.frame.study import Case, Claim, Figures, Finding, Study, found
 from midstream.studies.hybmig.migration import BACKGROUND, MS, PAPER, PT, at_work, case, speed_of, sweep_size
-from midstream.studies.hybmig.sweeps import work
+from midstream.studies.hybmig.sweeps import QUICK, work
 
 WAYS = (MS, PT, PAPER, BACKGROUND)
 RATES = (0.4, 0.7, 1.0, 1.3, 1.6)
 
 
 def _cases(scale: Scale) -> list[Case]:
-    rates = RATES[::2] if scale.quick else RATES
+    rates = QUICK["rate"] if scale.quick else RATES
     return [case(way, rate=rate, size=sweep_size(scale)) for rate in rates for way in WAYS]
 
 

@@ -109,7 +109,8 @@ STUDY = Study(
     about="Six streams joined with each other, windows of 3 minutes, one row per second and stream; the rare stream "
     "changes and (((((AB)C)D)E)F) goes to (A(B(C(D(EF))))). The engine runs it second by second; a simulated processor "
     "of 10 million evaluations per second, the least with which PT keeps up, takes the seconds in turn. HybMig has the "
-    "paper's region. Streams are joined on one attribute, so there are far more results than in the paper.",
+    "paper's region. Streams are joined on one attribute; the first and the last agree in a second one, so that "
+    "fewer results leave.",
     lesson="Moving state stops output and then floods; parallel track lets it fade and floods at the end. Where a "
     "steady output matters: hybrid (or just-in-time where joins have keys).",
     cases=_cases,
