@@ -87,6 +87,8 @@ class Seen:
     rel: Rel = field(repr=False)
     size: Size = field(repr=False)
     """What the operator gives."""
+    tested: float = 0.0
+    """Tuples, pairs and values that all operators of the plan have looked at per hop."""
 
     def expected(self, constants: Constants) -> Cost:
         """Return what the model expects of an operator that gives what this one did."""
@@ -149,10 +151,13 @@ def measure(case: Case, seed: int = 1, modes: Sequence[str] = MODES, turns: int 
     times: dict[str, npt.NDArray[np.float64]] = {mode: np.full(hops, np.inf) for mode in modes}
     for _ in range(turns):
         running = {mode: HopExecution(plan) for mode, (plan, _) in plans.items()}
-        filled = _run(case, tables, running, plans, times)
+        filled, tested = _run(case, tables, running, plans, times)
     at = {mode: running[mode].tree.nodes[path] for mode, (_, path) in plans.items()}
     size = _size(at, filled, hops)
-    return [Seen(case, m, float(times[m].mean()) * 1e9, running[m].tree.rels[plans[m][1]], size) for m in modes]
+    looked = {mode: (running[mode].tested - tested[mode]) / hops for mode in modes}
+    return [
+        Seen(case, m, float(times[m].mean()) * 1e9, running[m].tree.rels[plans[m][1]], size, looked[m]) for m in modes
+    ]
 
 
 def _run(
@@ -161,9 +166,12 @@ def _run(
     running: dict[str, HopExecution],
     plans: dict[str, tuple[Plan, tuple[int, ...]]],
     times: dict[str, npt.NDArray[np.float64]],
-) -> dict[str, tuple[int, int]]:
-    """Let executions answer hop by hop, note the least times; return what came and went until windows were full."""
-    filled = {}
+) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+    """Let executions answer hop by hop, note the least times; return what came, went and was looked at to begin with.
+
+    That is until windows were full.
+    """
+    filled, tested = {}, {}
     gc.collect()
     hops = len(next(iter(times.values())))
     edges = [0, *(WINDOW_US + round(k * case.hop_us) for k in range(hops + 1))]
@@ -181,10 +189,11 @@ def _run(
             node = execution.tree.nodes[plans[mode][1]]
             if not number:
                 filled[mode] = node.account.came, node.account.went
+                tested[mode] = execution.tested
             else:  # the first one fills the windows
                 taken = _spent(execution, plans[mode][1]) - before
                 times[mode][number - 1] = min(times[mode][number - 1], taken)
-    return filled
+    return filled, tested
 
 
 def _size(nodes: dict[str, Node], filled: dict[str, tuple[int, int]], hops: int) -> Size:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from midstream.model.errors import MidstreamError
-from midstream.studies.changing import guarantees, sensitivity
+from midstream.studies.changing import distances, guarantees, linear_road, sensitivity, slides
 from midstream.studies.distributed import costs as site_costs
 from midstream.studies.distributed import messages as site_messages
 from midstream.studies.distributed import overhead as site_overhead
 from midstream.studies.frame.study import Study
 from midstream.studies.hybmig import background, general, overhead, rate, sharing, sweeps, table1
 from midstream.studies.jisc import complete_states, frequency, latency, normal, stage
+from midstream.studies.multimode import heuristic, modes, plans, switch
 
 STUDIES: tuple[Study, ...] = (
     table1.STUDY, rate.STUDY, overhead.STUDY, sweeps.WINDOW, sweeps.RATE, sweeps.STREAMS, sharing.STUDY,
@@ -17,6 +18,8 @@ STUDIES: tuple[Study, ...] = (
     stage.BEST_CASE, stage.WORST_CASE, normal.STUDY, latency.STUDY, frequency.WORST_CASE, frequency.BEST_CASE,
     complete_states.STUDY,
     guarantees.STUDY, sensitivity.RESPONSE, sensitivity.CORRECTNESS, sensitivity.COST,
+    slides.STUDY, distances.STUDY, linear_road.STUDY,
+    modes.JOINS, modes.DIFFERENCES, switch.STUDY, heuristic.STUDY, plans.PUSH, plans.TOGETHER,
     site_costs.STUDY, site_overhead.STUDY, site_messages.STUDY,
 )  # fmt: skip
 

@@ -19,6 +19,14 @@ PAPER = {
 }  # fmt: skip
 """Table 3: messages of modification, of migration (window requests and synchronization), of synchronization."""
 
+ONCE = (
+    ". Here windows move once, when all sequences are in order; the paper's move, and nodes synchronize, at every swap"
+)
+TOGETHER = (
+    ". What a place has decided goes to its neighbour and to the node that executes the join in one message where "
+    "these are one node; and ties stand in FROM order, so that both updates end with the same plan"
+)
+
 
 def _messages(data: Data, second: bool = False) -> Figures:
     out = {}
@@ -33,7 +41,7 @@ def _messages(data: Data, second: bool = False) -> Figures:
     return out
 
 
-def _exact(place: int, update: str) -> Any:
+def _exact(place: int, update: str, because: str = "") -> Any:
     """Judge that counts are those that the paper prints."""
 
     def judge(figures: Figures) -> Finding:
@@ -42,7 +50,7 @@ def _exact(place: int, update: str) -> Any:
             f"{name.replace(f', {update}', '')} {mine} (paper {paper})" for name, (mine, paper) in pairs.items()
         )
         near = all(paper / 2 <= mine <= paper * 2 for mine, paper in pairs.values())
-        return found(all(mine == paper for mine, paper in pairs.values()), told, other=near)
+        return found(all(mine == paper for mine, paper in pairs.values()), told + because, other=near)
 
     return judge
 
@@ -63,21 +71,25 @@ def _growth(figures: Figures) -> Finding:
 
 def _repeated(data: Data) -> Figures:
     first, again = _messages(data), _messages(data, second=True)
-    return {"changed": [name for name in again if again[name] != first[name]], "compared": len(again)}
+    changed = {name: again[name] for name in again if again[name] != first[name]}
+    by = [abs(a - b) / b for name in changed for a, b in zip(changed[name], first[name], strict=True)]
+    return {"changed": list(changed), "compared": len(again), "by": round(max(by, default=0.0), 4)}
 
 
 def _repeats(figures: Figures) -> Finding:
     changed = ", ".join(figures["changed"]) or "none"
     return found(
         figures["compared"] == len(PAPER) and not figures["changed"],
-        f"of {figures['compared']} counts these were others when the rate rose and fell again: {changed}",
+        f"of {figures['compared']} counts these were others when the rate rose and fell again: {changed}; by "
+        f"{figures['by']:.1%} at most. What sites measure of their rows differs a little, and so do ties",
+        other=figures["compared"] == len(PAPER) and figures["by"] <= 0.02,
     )
 
 
 def _draw(data: Data, figure: Any) -> None:
     found_now = _messages(data)
     for place, kind in enumerate(KINDS):
-        axes = panel(figure, (1, 3, place + 1), kind, "sites, update, rate", "messages", "y")
+        axes = panel(figure, (1, 3, place + 1), kind, "sites, update, rate", "messages", "" if place else "y")
         names = [n.replace(" sites, centralized,", " CNU").replace(" sites, distributed,", " DNU") for n in PAPER]
         series: dict[str, Sequence[float]] = {
             "here": [found_now[n][place] for n in PAPER],
@@ -109,11 +121,11 @@ STUDY = Study(
         Claim("Its migration takes 34, 27, 131 and 115 messages.",
               _messages, _exact(1, CENTRAL), _BROKEN),
         Claim("The distributed update modifies a plan with 65, 59, 561 and 283 messages.",
-              _messages, _exact(0, SPREAD), _BROKEN),
-        Claim("Its migration takes 61, 55, 181 and 83 messages.", _messages, _exact(1, SPREAD), _BROKEN),
+              _messages, _exact(0, SPREAD, TOGETHER), _BROKEN),
+        Claim("Its migration takes 61, 55, 181 and 83 messages.", _messages, _exact(1, SPREAD, ONCE), _BROKEN),
         Claim("The distributed update needs O(n^3) messages, the centralized one O(n).", _messages, _growth, _BROKEN),
         Claim("The measured numbers do not change through repetitions.", _repeated, _repeats,
-              {"changed": ["4 sites, centralized, rises"], "compared": 8}),
+              {"changed": ["4 sites, centralized, rises"], "compared": 8, "by": 0.5}),
     ),
     size=(8.4, 4.2),
 )  # fmt: skip
