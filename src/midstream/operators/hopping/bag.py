@@ -72,6 +72,16 @@ class Bag:
         return self._numbers[: self.count]
 
     @property
+    def ordered(self) -> bool:
+        """Tell whether tuples end in the order they are held, so that those that are over need not be looked for."""
+        return self._ordered
+
+    @property
+    def linked(self) -> int:
+        """Return how many tuples can be found by their hash."""
+        return self._linked
+
+    @property
     def tuples(self) -> int:
         """Return how many valid tuples there are."""
         return self.count - self._dead
