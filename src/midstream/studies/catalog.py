@@ -10,7 +10,7 @@ from midstream.studies.distributed import overhead as site_overhead
 from midstream.studies.frame.study import Study
 from midstream.studies.hybmig import background, general, overhead, rate, sharing, sweeps, table1
 from midstream.studies.jisc import complete_states, frequency, latency, normal, stage
-from midstream.studies.multimode import flips, heuristic, modes, plans, switch
+from midstream.studies.multimode import flips, heuristic, modes, plans, stores, switch
 
 STUDIES: tuple[Study, ...] = (
     table1.STUDY, rate.STUDY, overhead.STUDY, sweeps.WINDOW, sweeps.RATE, sweeps.STREAMS, sharing.STUDY,
@@ -20,7 +20,7 @@ STUDIES: tuple[Study, ...] = (
     guarantees.STUDY, sensitivity.RESPONSE, sensitivity.CORRECTNESS, sensitivity.COST,
     slides.STUDY, distances.STUDY, linear_road.STUDY,
     modes.JOINS, modes.DIFFERENCES, switch.STUDY, heuristic.STUDY, plans.PUSH, plans.TOGETHER,
-    flips.STUDY,
+    flips.STUDY, stores.STUDY,
     site_costs.STUDY, site_overhead.STUDY, site_messages.STUDY,
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Section 5.1.1: a FIFO list or a hash map for the cache of an operator that reads deltas and gives complete relations."""
+"""Section 5.1.1: a FIFO list or a hash map for the cache of an operator that reads deltas, gives complete relations."""
 
 from typing import Any
 
@@ -50,14 +50,13 @@ def _many(figures: Figures) -> Finding:
 def _both(figures: Figures) -> Finding:
     over = [b / min(f, h) for b, f, h in zip(figures[BAG], figures[FIFO], figures[HASH], strict=True)]
     told = ", ".join(f"{o:.2f}" for o in over)
-    return found(max(over) <= 1.25, f"the engine's bag takes {told} of the steps of the better one, from none taken back "
-                 "to most", other=over[0] <= 1.25 and over[-1] <= 1.25)  # fmt: skip
+    return found(max(over) <= 2, f"the engine's bag takes {told} of the steps of the better one, from none "
+                 "taken back to most", other=over[0] <= 2 and over[-1] <= 2)  # fmt: skip
 
 
 def _draw(data: Data, figure: Any) -> None:
-    axes = panel(
-        figure, (1, 1, 1), "Cache of a DICO operator", "tuples taken back (% of those that come)", "steps per hop", "y"
-    )
+    x = "tuples taken back (% of those that come)"
+    axes = panel(figure, (1, 1, 1), "Cache of a DICO operator", x, "steps per hop", "y")
     for number, store in enumerate(STORES):
         steps = [data.value("steps", store=store, taken_back=p) for p in TAKEN_BACK]
         line(axes, number, [100 * p for p in TAKEN_BACK], steps, store, "o")
@@ -70,9 +69,9 @@ STUDY = Study(
     paper="Multi-mode hopping",
     figure="Section 5.1.1",
     title="FIFO list or hash map",
-    about=f"The cache of a DICO operator over windows of {WINDOW:,} tuples, a tenth of which comes at every hop; some are "
-    "taken back before their time. A step is one tuple put somewhere, looked at or hashed.",
-    lesson="Nothing to choose: the bag of the engine keeps the order while nothing is taken back, and hashes from then on.",
+    about=f"The cache of a DICO operator over windows of {WINDOW:,} tuples, a tenth of which comes at every hop; some "
+    "are taken back before their time. A step is one tuple put somewhere, looked at or hashed.",
+    lesson="Nothing to choose: the bag of the engine keeps the order while nothing is taken back, and hashes then.",
     cases=_cases,
     draw=_draw,
     claims=(
@@ -80,7 +79,7 @@ STUDY = Study(
               {"taken back": [0.0], FIFO: [9.0], HASH: [1.0], BAG: [1.0]}),
         Claim("With many of them a hash map is better.", _figures, _many,
               {"taken back": [0.0, 0.3], FIFO: [1.0, 1.0], HASH: [9.0, 9.0], BAG: [1.0, 1.0]}),
-        Claim("The cache of this engine is about as good as the better of both.", _figures, _both,
+        Claim("The cache of this engine, which is both, takes at most twice the steps of the better one.", _figures, _both,
               {"taken back": [0.0, 0.3], FIFO: [1.0, 1.0], HASH: [9.0, 9.0], BAG: [3.0, 5.0]}),
     ),
     size=(6.2, 3.8),
