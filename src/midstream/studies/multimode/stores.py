@@ -79,8 +79,8 @@ STUDY = Study(
               {"taken back": [0.0], FIFO: [9.0], HASH: [1.0], BAG: [1.0]}),
         Claim("With many of them a hash map is better.", _figures, _many,
               {"taken back": [0.0, 0.3], FIFO: [1.0, 1.0], HASH: [9.0, 9.0], BAG: [1.0, 1.0]}),
-        Claim("The cache of this engine, which is both, takes at most twice the steps of the better one.", _figures, _both,
-              {"taken back": [0.0, 0.3], FIFO: [1.0, 1.0], HASH: [9.0, 9.0], BAG: [3.0, 5.0]}),
+        Claim("The cache of this engine, which is both, takes at most twice the steps of the better one.", _figures,
+              _both, {"taken back": [0.0, 0.3], FIFO: [1.0, 1.0], HASH: [9.0, 9.0], BAG: [3.0, 5.0]}),
     ),
     size=(6.2, 3.8),
 )  # fmt: skip
