@@ -17,7 +17,7 @@ from midstream.local.loop import Loop
 from midstream.local.replay import make_plan
 from midstream.local.sources import recorded_table
 from midstream.migrate.request import MigrationRequest
-from midstream.model.effort import ENTRY_COST, Effort
+from midstream.model.effort import Effort
 
 COUNTED = ("rows_in", "rows_out", "evaluations", "entries", "probes", "tuples", "held")
 
@@ -58,11 +58,6 @@ class Counts:
     """Live in the states now."""
     held: int
     """Results held back now."""
-
-    @property
-    def cost(self) -> float:
-        """Return what it has cost by the model of nested-loop joins."""
-        return self.evaluations + ENTRY_COST * self.entries
 
 
 class Followed:
@@ -152,8 +147,8 @@ class Trace:
         return found
 
 
-def follow(run: Followed, begin_us: int, batches: int, switch: Callable[[], None]) -> tuple[Trace, float]:
-    """Advance a run to a time, switch, and follow so many micro-batches; return them and what the switch itself cost.
+def follow(run: Followed, begin_us: int, batches: int, switch: Callable[[], None]) -> tuple[Trace, Effort]:
+    """Advance a run to a time, switch, and follow so many micro-batches; return them and what the switch itself did.
 
     What the switch does is not in the first micro-batch.
     """
@@ -164,4 +159,9 @@ def follow(run: Followed, begin_us: int, batches: int, switch: Callable[[], None
     for number in range(batches):
         run.advance(begin_us + (number + 1) * run.width_us)
         trace.counts.append(run.counts())
-    return trace, trace.counts[0].cost - start.cost
+    return trace, run_effort(trace.counts[0]) - run_effort(start)
+
+
+def run_effort(counts: Counts) -> Effort:
+    """Return what counts say was done."""
+    return Effort(counts.evaluations, counts.entries, counts.probes)

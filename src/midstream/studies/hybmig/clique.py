@@ -84,7 +84,7 @@ class Clique:
     @property
     def after_s(self) -> int:
         """Return how long it is followed from then on."""
-        return round(1.2 * self.window_s)
+        return round(1.2 * self.window_s) + (12 if self.median else 0)
 
     @property
     def sql(self) -> str:

@@ -12,8 +12,7 @@ from midstream.studies.frame.picture import legend, line, panel
 from midstream.studies.frame.scale import Scale
 from midstream.studies.frame.study import Case, Claim, Figures, Finding, Study, found
 from midstream.studies.hybmig.clique import OLD, RIGHT_DEEP, SECOND_US, Clique
-from midstream.studies.hybmig.migration import LEAST, at_work
-from midstream.studies.hybmig.overhead import load
+from midstream.studies.hybmig.migration import LEAST, at_work, cost_at, costs
 
 GMS, GPT, GHM = "GMS", "GPT", "GHM"
 WAYS = {GMS: "general-moving-state", GPT: "general-parallel-track", GHM: "general-hybrid"}
@@ -28,12 +27,16 @@ def migrate(way: str, size: float) -> Columns:
     options = {"rows": 2 * STREAMS} if way == GHM else {}
     change_us = clique.change_s * SECOND_US
     target = RIGHT_DEEP[STREAMS]
-    trace, cost = follow(run, change_us, clique.after_s, lambda: run.migrate(target, WAYS[way], **options))
+    trace, switch = follow(run, change_us, clique.after_s, lambda: run.migrate(target, WAYS[way], **options))
     run.finish()
     record, seconds = run.records[0], len(trace)
     lasted = -1.0 if record["duration_us"] is None else record["duration_us"] / SECOND_US
-    return {**trace.columns(), "switch_cost": [cost] * seconds, "lasted_s": [lasted] * seconds,
-            "window_s": [clique.window_s] * seconds}  # fmt: skip
+    known = {
+        "switch_cost": cost_at(size, switch.evaluations, switch.entries),
+        "lasted_s": lasted,
+        "window_s": clique.window_s,
+    }
+    return {**trace.columns(), **{name: [value] * seconds for name, value in known.items()}}
 
 
 def _cases(scale: Scale) -> list[Case]:
@@ -92,7 +95,7 @@ def _judge_bursts(figures: Figures) -> Finding:
 def _loads(data: Data) -> Figures:
     window_s = data.value("window_s")
     cuts = [window_s * k // 6 for k in range(7)]
-    return {way: [round(float(load(data.where(way=way))[a:b].mean())) for a, b in pairwise(cuts)] for way in WAYS}
+    return {way: [round(float(costs(data.where(way=way))[a:b].mean())) for a, b in pairwise(cuts)] for way in WAYS}
 
 
 def _judge_loads(figures: Figures) -> Finding:
@@ -109,11 +112,11 @@ def _judge_loads(figures: Figures) -> Finding:
 def _draw(data: Data, figure: Any) -> None:
     about = "time since the migration began (s)"
     rates = panel(figure, (1, 2, 1), "Output rate", about, "medians per second")
-    work = panel(figure, (1, 2, 2), "CPU", about, "work per second (evaluations)", "y")
+    work = panel(figure, (1, 2, 2), "CPU", about, "work that comes per second (evaluations)", "y")
     for place, (way, part) in enumerate(data.split("way")):
         at = np.arange(len(part)) + 1
         line(rates, place, at, rate(part), way)
-        values = load(part)
+        values = costs(part)
         line(work, place, at, np.where(values > 0, values, np.nan), way)
     rates.set_ylim(bottom=0)
     legend(figure, rates)

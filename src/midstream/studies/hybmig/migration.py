@@ -41,13 +41,17 @@ def migrate(
     run = Followed(clique.sql, clique.tables(), OLD[streams], "nested-loop", SECOND_US)
     target = PLANS[plan][streams]
     change_us = clique.change_s * SECOND_US
-    trace, cost = follow(run, change_us, clique.after_s, lambda: run.migrate(target, strategy, **options))
+    trace, switch = follow(run, change_us, clique.after_s, lambda: run.migrate(target, strategy, **options))
     run.finish()
     record = run.records[0]
     lasted = -1.0 if record["duration_us"] is None else record["duration_us"] / SECOND_US
     seconds = len(trace)
-    return {**trace.columns(), "switch_cost": [cost] * seconds, "lasted_s": [lasted] * seconds,
-            "window_s": [clique.window_s] * seconds}  # fmt: skip
+    known = {
+        "switch_cost": cost_at(size, switch.evaluations, switch.entries),
+        "lasted_s": lasted,
+        "window_s": clique.window_s,
+    }
+    return {**trace.columns(), **{name: [value] * seconds for name, value in known.items()}}
 
 
 def case(way: str, plan: str = "right-deep", streams: int = 6, minutes: float = 3.0, rate: float = 1.0,
@@ -59,7 +63,12 @@ def case(way: str, plan: str = "right-deep", streams: int = 6, minutes: float = 
 
 def costs(data: Data) -> Floats:
     """Return what each second has cost."""
-    return np.asarray(data["evaluations"] + ENTRY_COST * data["entries"], np.float64)
+    return np.asarray(cost_at(data.value("size"), data["evaluations"], data["entries"]), np.float64)
+
+
+def cost_at(size: float, evaluations: Any, entries: Any) -> Any:
+    """Return what work costs at a size: at half of it a second has half the evaluations, but as many entries."""
+    return evaluations + ENTRY_COST * size * entries
 
 
 def at_work(data: Data) -> Schedule:

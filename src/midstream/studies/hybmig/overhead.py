@@ -94,7 +94,11 @@ def _judge_rising(figures: Figures) -> Finding:
 def _every_second(data: Data) -> Figures:
     window_s = data.value("window_s")
     pt, own = (load(data.where(way=way))[:window_s] for way in (PT, PAPER))
-    return {"seconds": window_s, "better": int((own < pt).sum()), "worst": round(float((own / pt).max()), 2)}
+    return {
+        "seconds": window_s,
+        "better": int((own < pt).sum()),
+        "worst": round(float((own / np.maximum(pt, 1.0)).max()), 2),
+    }
 
 
 def _judge_every_second(figures: Figures) -> Finding:
