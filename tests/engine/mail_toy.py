@@ -6,6 +6,7 @@ What a bucket has heard, and in which micro-batch, is in what it remembers: runs
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -46,7 +47,8 @@ class CounterRun(SlidingRun):
 
     @classmethod
     def rebuild(cls, version: int, plan: Plan, spec: RunSpec, kept: Kept) -> "CounterRun":
-        return cls._of(SlidingRun.rebuild(version, plan, spec, kept), spec, kept.remembered)
+        run = SlidingRun.rebuild(version, plan, replace(spec, framework=Framework()), kept)
+        return cls._of(run, spec, kept.remembered)
 
     def receive(self, mail: Sequence[Message]) -> None:
         for message in mail:
