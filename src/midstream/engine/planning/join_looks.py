@@ -25,7 +25,7 @@ NEWEST = 16_384
 """Rows of a window that are looked at, the newest of them."""
 FEWEST = 256
 """Rows that are looked at, where there are as many, however old they are."""
-SLOTS = 1024
+SLOTS = 2048
 """Room of a sketch; it keeps at most half as many values."""
 ROWS_OF_COMMON, COMMON = 1024, 6
 """Rows that common values are looked for in, and how often one of those comes there."""
