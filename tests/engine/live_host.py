@@ -82,6 +82,7 @@ class HostedRun(LiveRun):
         framework: Framework | None = None,
         sites: DeclaredSites | None = None,
         optimize: Optimizing | None = None,
+        load: Mapping[str, Any] | None = None,
     ) -> None:
         live = [LiveStream(stream, Timing(lateness_us)) for stream in streams]
 
@@ -93,7 +94,7 @@ class HostedRun(LiveRun):
             first, declared = place_plan(first, sites)
             framework = Framework(SITES, sites=declared)
         asked = PlannedLive("q", first, live, plan, {})
-        more = {"kept": kept or Retention(), "framework": framework or Framework(), "optimize": optimize}
+        more = {"kept": kept or Retention(), "framework": framework or Framework(), "optimize": optimize, "load": load}
         super().__init__(asked, LiveSettings(folder / "checkpoint", buckets, **more), world)
         self._open(sink or ResultFolder(folder / "out", world), tuple(range(self.buckets)))
         for label in range(self.buckets):

@@ -66,7 +66,7 @@ def test_it_is_said_before_it_is_too_late_and_given_once() -> None:
     assert [s[1:] for s in said] == [(FALLING, None), (BEHIND, True), (CAUGHT_UP, False)]
     assert said[0][0] < 5
     assert lags[said[1][0]] == 10
-    assert lags[said[2][0] - 1] == lags[said[2][0]] == 0
+    assert max(lags[said[2][0] - 1], lags[said[2][0]]) <= 1
 
 
 def test_the_full_query_waits_until_there_is_time_for_it() -> None:

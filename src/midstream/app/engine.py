@@ -158,6 +158,7 @@ class SparkQuery(PlannedOnSpark):
         retention: Mapping[str, int] | None = None,
         sites: DeclaredSites | Mapping[str, str] | None = None,
         optimize: str | Optimizing | None = None,
+        load: Mapping[str, Any] | None = None,
     ) -> "SparkRun":
         """Start the query, or go on where its checkpoint left off.
 
@@ -169,7 +170,8 @@ class SparkQuery(PlannedOnSpark):
         wait for other streams the query fails, and says for which. `retention` says how much is kept of late
         rows, events and control rows: `late_files`, `event_bytes`, `control_rows`. With `sites`, the site of each
         stream by its name, streams are joined where they arrive. `optimize` says whether better plans are looked for:
-        with "auto" the query goes on with one that pays, with "advise" it only says so.
+        with "auto" the query goes on with one that pays, with "advise" it only says so. `load` says what gives when it
+        is behind: {"when_behind": "30 seconds", "window": "10 seconds"}; instead of `window` also `hop` or `query`.
         """
         from midstream.spark.run import SparkRun, cores_of  # PySpark is an extra
 
@@ -194,6 +196,7 @@ class SparkQuery(PlannedOnSpark):
             Retention.of(retention),
             framework,
             optimize,
+            load,
         )
         return SparkRun(replace(self, plan=plan), sink, settings, trigger)
 

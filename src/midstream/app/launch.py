@@ -37,6 +37,7 @@ def launch(file: PipelineFile, spark: Any) -> SparkRun:
                 file.retention,
                 file.sites,
                 file.optimize,
+                file.load,
             )
     except PipelineError:
         raise

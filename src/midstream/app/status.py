@@ -51,6 +51,22 @@ def lag_s(batch: dict[str, Any], now: float | None = None) -> float | None:
     return (time.time() if now is None else now) - position / 1e6 if position > NOWHERE_US else None
 
 
+def behind(load: dict[str, Any]) -> str:
+    """Write how much further behind a query is than at best, when that will be too far, and what gives then.
+
+    >>> behind({"lag_s": 12.0, "until_s": 90.0, "gives": "windows of 10 seconds", "lighter": False})
+    ', 12 s further than at best, too far in 1 min 30 s: then windows of 10 seconds'
+    >>> behind({"lag_s": 31.0, "until_s": None, "gives": "version 2", "lighter": True}), behind({"lag_s": 0.2})
+    (', 31 s further than at best; version 2 until it has caught up', '')
+    """
+    lag, until, gives = load.get("lag_s", 0.0), load.get("until_s"), load.get("gives")
+    if lag < 1 and not load.get("lighter"):
+        return ""
+    soon = f", too far in {span(until)}" + (f": then {gives}" if gives else "") if until and lag >= 1 else ""
+    light = f"; {gives} until it has caught up" if load.get("lighter") and gives else ""
+    return f", {span(lag)} further than at best{soon}{light}"
+
+
 def holding(batch: dict[str, Any]) -> str:
     """Write which stream holds the others back, and by how much event time.
 
@@ -157,7 +173,7 @@ def facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         rows += figures(status)
     lag = lag_s(batch)
     if lag is not None and status["state"] == "running":
-        rows.append(("behind the clock", span(lag)))
+        rows.append(("behind the clock", span(lag) + behind(status.get("load") or {})))
     if "updated" in status:
         rows.append(("updated", f"{span(time.time() - status['updated'])} ago"))
     if "pid" in status:

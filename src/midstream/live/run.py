@@ -26,6 +26,7 @@ from midstream.live.change import prepare_change, prepare_known, stored_versions
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.earlier import earlier_totals, reported_before
 from midstream.live.lines import Lines
+from midstream.live.load import LiveLoad, live_policy
 from midstream.live.planned import PlannedLive
 from midstream.live.query import MOST_RECORDS, LiveQuery, open_catalog
 from midstream.live.rates import Rates
@@ -73,6 +74,7 @@ class LiveRun:
         self._optimizing, self._adaptation = optimizing_of(settings.optimize, settings.adapt, query.plan)
         if settings.framework.name == SITES and self._optimizing.looks:
             raise MidstreamError("a join over sites follows its streams by itself: it does not go with optimize")
+        self._policy = None if settings.load is None else live_policy(settings.load, query.plan.query.text)
         self._settings = settings
         self._checkpoint = checkpoint = Checkpoint(settings.checkpoint, world, settings.kept)
         # A restart may name a later version; the number of buckets is that of the first one.
@@ -128,6 +130,7 @@ class LiveRun:
             how = settings.ordered, self._adaptation, settings.framework, self._optimizing
             self.live = LiveQuery(checkpoint, versions, names, sink, *how)
             self.live.begin()
+            self._load = LiveLoad(self._policy, query.plan.query.text, self.live.plan().query.text)
             self.live.mail_waits()  # a mailbox that is broken is named at once
             self._read = ReadControls(checkpoint.controls, versions, settings.kept.control_rows)
             self._now = reported_before(checkpoint, self.live)
@@ -222,6 +225,8 @@ class LiveRun:
         self._note_migrations(summary, number)
         for what, more in news:
             self._add_event(what, more)
+        for told in self._load.on_batch(summary, clock.now_ns() // 1000, clock.elapsed_s(), took_s, self.change):
+            self._add_event("load", {"batch": number, "identity": told["what"], **told})
         self._write_status("running", batch)
         self._noted = self._records.all(), self.live.changes()
         self._check_waiting(summary, number)
@@ -320,7 +325,7 @@ class LiveRun:
             "version": self.live.newest, "changes": self.live.under_way(),
             "aliases": list(plan.query.aliases), "hopping": self.live.planner is not None,
             "buckets": self.buckets, "partitioning": str(plan.partitioning),
-            "decisions": self.decisions()[-SHOWN:],
+            "decisions": self.decisions()[-SHOWN:], "load": self._load.status(),
             "ends_by_itself": self.ends_by_itself, **totals, **self._rates.per_second(), "error": error,
             "last_batch": batch,
         }  # fmt: skip

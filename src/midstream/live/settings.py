@@ -1,8 +1,9 @@
 """How a live query is to be run: what its host and its users decide before it begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from midstream.engine.planning.optimizing import Optimizing
 from midstream.engine.run.contract import Framework
@@ -39,3 +40,5 @@ class LiveSettings:
     """How joins are executed."""
     optimize: str | Optimizing | None = None
     """Whether better plans are looked for, and taken."""
+    load: Mapping[str, Any] | None = None
+    """What gives when the query is behind; see `load_policy`."""

@@ -22,7 +22,20 @@ from midstream.model.timing import Timing
 from midstream.operators.build import SITES
 from midstream.sites.declaration import DeclaredSites
 
-TOP_KEYS = ("name", "query", "sql", "checkpoint", "streams", "sink", "run", "aggregates", "spark", "retention", "links")
+TOP_KEYS = (
+    "name",
+    "query",
+    "sql",
+    "checkpoint",
+    "streams",
+    "sink",
+    "run",
+    "aggregates",
+    "spark",
+    "retention",
+    "links",
+    "load",
+)
 STREAM_KEYS = ("format", "time", "site", *TIMING_KEYS, "schema", "path", "options")
 SINK_KEYS = ("format", "path", "options")
 RUN_KEYS = (
@@ -88,6 +101,8 @@ class PipelineFile:
     """Settings of the Spark session."""
     retention: dict[str, int] = field(default_factory=dict)
     """How much is kept of what grows with the age of the query."""
+    load: dict[str, Any] | None = None
+    """What gives when the query is behind, as written."""
     sites: DeclaredSites | None = None
     """Where streams arrive, if they are joined there."""
 
@@ -134,6 +149,7 @@ class _PipelineToml(TomlFile):
             aggregates=self.aggregates(),
             spark=self._options(self.document, "spark", "[spark]"),
             retention=self._retention(),
+            load=self.table(self.document, "load", required=True) if "load" in self.document else None,
             sites=sites if framework == SITES else None,
         )
 

@@ -154,6 +154,7 @@ class Bucket:
             "state_tuples": sum(s.tuples for s in sizes), "state_bytes": sum(s.nbytes for s in sizes),
             "waiting": max((v.intake.waiting for v in self._versions.open.values()), default=0),
             "held_by": self._versions.holder(), "silent": self._versions.silent(),
+            "seen": self._versions.seen(),
             "rebuilt": any(v.rebuilt for v in ran),
             "phase": next((p for p in (phase, self.control.phase) if p != "steady"), steady),
             "migrations": [r.to_dict() for r in records],

@@ -132,6 +132,12 @@ class BucketVersions:
         found = self.state.progress.holder(names, self.spec.timings)
         return None if found is None else {"stream": names[found[0]], "lag_us": found[1], "silent_us": found[2]}
 
+    def seen(self) -> dict[str, int]:
+        """Return the largest time of each stream of the newest version."""
+        high = self.state.progress.high
+        sources = [] if self.newest is None else self.newest.intake.sources
+        return {s.stream.name: high[s.position] for s in sources if s.position in high}
+
     def silent(self) -> list[str]:
         """Return the streams of the newest version that nobody waits for."""
         silent = self.state.progress.silent(self.spec.timings)

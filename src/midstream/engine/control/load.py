@@ -21,6 +21,8 @@ TREND = 8
 """Micro-batches that a trend is taken from."""
 EARLY = 3.0
 """It is said that a query falls behind when it will be too far behind within so many times the lag that is too far."""
+CAUGHT = 0.1
+"""A query has caught up when it is behind by no more than this part of what is too far."""
 CALM = 0.8
 """The full query goes on again when it would take no more than this part of the time there is."""
 FALLING, BEHIND, CAUGHT_UP = "falling behind", "behind", "caught up"
@@ -59,7 +61,7 @@ class LoadWatch:
     """Watches the lag of one query.
 
     Invariant: the lighter query is asked for only when the lag has come to what is too far; the full one only when
-    there is none, and it had time to spare at such a rate, or would have, by what a row took of it last.
+    it has caught up, and it had time to spare at such a rate, or would have, by what a row took of it last.
     """
 
     when_behind_us: int
@@ -78,6 +80,10 @@ class LoadWatch:
     def lag_us(self) -> int:
         """Return how far the query is behind."""
         return round(self.seen[-1][1]) if self.seen else 0
+
+    @property
+    def _caught_us(self) -> float:
+        return CAUGHT * self.when_behind_us
 
     @property
     def trend(self) -> float:
@@ -108,15 +114,15 @@ class LoadWatch:
             return self._news(BEHIND, lighter=True)
         if self.lighter:
             calm = rows_per_s <= self.managed_per_s or self.full_share * rows_per_s <= CALM
-            if self.lag_us or not calm or len(self.seen) < 2 or self.seen[-2][1]:
+            if not calm or len(self.seen) < 2 or max(lag for _, lag, _ in self.seen[-2:]) > self._caught_us:
                 return None
             self.lighter = self.falling = False
             return self._news(CAUGHT_UP, lighter=False)
         until_us = self.until_us
         if not self.falling and until_us is not None and until_us <= EARLY * self.when_behind_us:
-            self.falling = len(self.seen) > 2
+            self.falling = len(self.seen) > 2 and self.lag_us > self._caught_us
             return self._news(FALLING) if self.falling else None
-        if self.falling and not self.lag_us:
+        if self.falling and self.lag_us <= self._caught_us:
             self.falling = False
             return self._news(CAUGHT_UP)
         return None

@@ -22,6 +22,8 @@ class BatchSummary:
     """The stream that holds the others back: `lag_us` of event time, since its last row `silent_us`."""
     silent: list[str] = field(default_factory=list)
     """Streams that the others do not wait for."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """The largest time of each stream that the newest version reads."""
     released_us: int = 0
     predicate_evaluations: int = 0
     entries_kept: int = 0
@@ -79,7 +81,7 @@ def total(reports: Sequence[dict[str, Any]]) -> BatchSummary:
         for name in (*COUNTS, "waiting", "state_tuples", "state_bytes", "messages", "mail_bytes"):
             setattr(out, name, getattr(out, name) + report[name])
         out.flips += report["flips"]
-        out.held_by, out.silent = report["held_by"], report["silent"]
+        out.held_by, out.silent, out.seen = report["held_by"], report["silent"], report["seen"]
         out.hops, out.row = report["hops_passed"], report["row"]
         out.batches = report["batches"]
         out.released_us = report["released_us"]
