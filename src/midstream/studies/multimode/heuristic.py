@@ -65,7 +65,7 @@ def compare(seed: int, count: int) -> Columns:
 
 
 def _cases(scale: Scale) -> list[Case]:
-    parts = max(4, scale.of(QUERIES) // PART)
+    parts = max(2, scale.of(QUERIES) // PART)
     return [Case(compare, {"seed": SEED + k, "count": PART}) for k in range(parts)]
 
 

@@ -18,6 +18,8 @@ from midstream.studies.frame.study import Case, Claim, Figures, Finding, Study, 
 from midstream.studies.multimode.thesis import THESIS
 
 RATIOS = tuple(k / 10 for k in range(1, 11))
+FEW_RATIOS = (0.1, 0.3, 0.5, 0.8, 1.0)
+"""Of a quick run."""
 ROWS, PARTNERS, SEED = 40_000, 2, 1
 """Rows in a window, and how many of the other stream have the same key."""
 JOIN, DIFFERENCE = "join", "difference"
@@ -42,7 +44,8 @@ def run_modes(operator: str, ratio: float, rows: int) -> Columns:
 def _cases(operator: str) -> Callable[[Scale], list[Case]]:
     def cases(scale: Scale) -> list[Case]:
         rows = scale.of(ROWS, least=4_000)
-        return [Case(run_modes, {"operator": operator, "ratio": r, "rows": rows}) for r in RATIOS]
+        ratios = FEW_RATIOS if scale.quick else RATIOS
+        return [Case(run_modes, {"operator": operator, "ratio": r, "rows": rows}) for r in ratios]
 
     return cases
 
@@ -51,9 +54,10 @@ def _costs(*names: str) -> Callable[[Data], Figures]:
     """Read costs by kind and mode: a list over the ratios."""
 
     def figures(data: Data) -> Figures:
-        out: dict[str, Any] = {"ratios": list(RATIOS)}
+        ratios = data.each("ratio")
+        out: dict[str, Any] = {"ratios": ratios}
         for name in names:
-            out[name] = {m: [data.value(name, mode=m, ratio=r) for r in RATIOS] for m in MODES}
+            out[name] = {m: [data.value(name, mode=m, ratio=r) for r in ratios] for m in MODES}
         return out
 
     return figures
@@ -130,8 +134,9 @@ def _draw(data: Data, figure: Any) -> None:
     for place, (kind, (title, y)) in enumerate(kinds.items()):
         axes = panel(figure, (1, 3, place + 1), title, "hop / window (%)", y)
         for number, mode in enumerate(MODES):
-            costs = [data.value(kind, mode=mode, ratio=r) for r in RATIOS]
-            line(axes, number, [100 * r for r in RATIOS], costs, mode)
+            ratios = data.each("ratio")
+            costs = [data.value(kind, mode=mode, ratio=r) for r in ratios]
+            line(axes, number, [100 * r for r in ratios], costs, mode)
         axes.set_ylim(bottom=0)
     legend(figure, axes)
 
