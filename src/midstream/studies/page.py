@@ -29,7 +29,9 @@ nav li { break-inside: avoid; margin-bottom: 0.2rem; }
 .lesson { border-left: 4px solid var(--blue); padding-left: 0.8rem; }
 table { border-collapse: collapse; width: 100%; font-size: 0.88rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; }
+  overflow-wrap: break-word; }
+.claims { table-layout: fixed; }
+.claims th:last-child { width: 8rem; }
 .why { color: var(--soft); }
 .verdict { display: inline-block; padding: 0.1rem 0.45rem; border-radius: 0.3rem; font-size: 0.8rem; font-weight: 600;
   border: 1px solid currentColor; }
@@ -40,6 +42,8 @@ th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.5rem; border-
   .study { display: block; }
   .picture svg { width: auto; min-width: 34rem; }
   nav ul { columns: 1; }
+  .claims th:last-child { width: 6.4rem; }
+  th, td { padding: 0.4rem 0.3rem; }
 }
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
@@ -104,7 +108,8 @@ def _study(study: Study, svg: str, claims: Sequence[tuple[str, Finding]]) -> str
         f'<p class="figure">{html.escape(study.paper)}, {html.escape(study.figure)} · {study.name}</p>'
         f"<p>{html.escape(study.about)}</p>"
         f'<div class="study"><div class="picture" role="img" aria-label="{label}">{own_names(svg, study.name)}</div>'
-        f"<table><tr><th>what the paper claims, and what was found</th><th>verdict</th></tr>{rows}</table></div>"
+        '<table class="claims"><tr><th>what the paper claims, and what was found</th><th>verdict</th></tr>'
+        f"{rows}</table></div>"
         f'<p class="lesson">{html.escape(study.lesson)}</p></section>'
     )
 
