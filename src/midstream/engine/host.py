@@ -83,7 +83,7 @@ class QueryHost:
         """The plans of all versions, in order; the change to a later one may be to come."""
         count = buckets_for(plans, schedule, buckets)
         self.labels = tuple(range(count))
-        run = RunSpec(count > 1, framework or Framework(), looks, self._planned, optimizes)
+        run = RunSpec(count > 1, framework or Framework(), looks, self._planned, optimizes, asked=True)
         spec = BucketSpec(self.plan_of, {}, True, self.labels, run, tuple(schedule), audit=True)
         self.buckets = [Bucket(spec, k, None if stores is None else stores[k]) for k in self.labels]
         self.merger = ResultMerger(self.labels, self.plan_of)
@@ -182,6 +182,12 @@ class QueryHost:
     def live_entries(self) -> int:
         """Return how many entries the newest version's states hold that can still matter."""
         return sum(b.newest.run.live_entries() for b in self.buckets if b.newest is not None)
+
+    def look(self) -> list[dict[str, Any]] | None:
+        """Look at the windows of the newest version in all buckets; None: nobody can say."""
+        looks = [b.newest.run.statistics(asked=True) for b in self.buckets if b.newest is not None]
+        found = [look for look in looks if look is not None]
+        return found if len(found) == len(self.buckets) else None
 
     def change(self, request: ChangeRequest, plan: Plan, at_us: int) -> None:
         """Ask for a change to a further version at a time."""

@@ -12,7 +12,7 @@ from midstream.engine.bucket.store import Store
 from midstream.engine.host import Left, QueryHost
 from midstream.engine.planning.adapt import Adaptation
 from midstream.engine.planning.advisers import Advisers
-from midstream.engine.planning.optimizing import AUTO, Optimizing, look_every_us
+from midstream.engine.planning.optimizing import AUTO, Optimizing
 from midstream.engine.planning.planner import Planner
 from midstream.engine.results.schema import output_schema
 from midstream.engine.rows.rows import Rows
@@ -83,12 +83,16 @@ class Loop:
         """Return the plans of all versions that are known beforehand."""
         return (self.plan, *self.versions)
 
-    def batch_end(self, earliest_us: int, readers: Mapping[str, StreamReader], running: Iterable[Plan]) -> int:
-        """Return the time before which the rows of the next micro-batch are; no row is before `earliest_us`."""
+    def batch_end(
+        self, earliest_us: int, readers: Mapping[str, StreamReader], running: Iterable[Plan], look_us: int = FOREVER
+    ) -> int:
+        """Return the time before which the rows of the next micro-batch are; no row is before `earliest_us`.
+
+        `look_us` is the event time between two looks at windows, which are made when a micro-batch ends.
+        """
         if self.batch_us is not None:
             return (earliest_us // self.batch_us + 1) * self.batch_us
         queries = [plan.query for plan in running]
-        look_us = min((look_every_us(q) for q in queries), default=FOREVER) if self.optimizing.looks else FOREVER
         return end_by_rows(earliest_us, list(readers.values()), queries, self.adaptation is not None, look_us)
 
     def run(self, sink: Sink, progress: Progress | None = None, on_late: OnLate | None = None) -> Report:
@@ -224,7 +228,8 @@ class RunningLoop:
         """Run the next micro-batch, no further than `before_us`; return whether there was one."""
         while (earliest := self.next_us) < before_us:
             running = (self.host.plan, *self.host.plans)
-            end = min(self._loop.batch_end(earliest, self._readers, running), before_us)
+            look_us = self.advisers.look_us(self.host.merger.version)
+            end = min(self._loop.batch_end(earliest, self._readers, running, look_us), before_us)
             rows = {name: reader.until(end) for name, reader in self._readers.items()}
             if self._batch(rows, end):
                 self._commit()
@@ -359,7 +364,7 @@ class RunningLoop:
         left = host.on_rows(rows, end)
         rows_out = self._emit(left)
         self._adapt(left.reports)
-        self.advisers.on_batch(left.reports, host.control.phase == "steady")
+        self.advisers.on_batch(left.reports, host.control.phase == "steady", host.look)
         read = before | host.streams()
         rows_in = sum(len(r) for name, r in rows.items() if name in read)
         wall_s = time.perf_counter() - started

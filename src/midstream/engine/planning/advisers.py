@@ -20,6 +20,7 @@ from midstream.plan.tree import parse_tree
 
 Report = dict[str, Any]
 Keep = Callable[[dict[str, Any]], None]
+Look = Callable[[], list[Report] | None]
 OWN = "-decision"
 """How control rows that follow from decisions end."""
 
@@ -43,10 +44,10 @@ class Advisers:
         self._sent = ""
         """The last decision that is known to have been asked for."""
 
-    def on_batch(self, reports: Sequence[Report], settled: bool = True) -> None:
+    def on_batch(self, reports: Sequence[Report], settled: bool = True, look: Look | None = None) -> None:
         """Take the reports of a micro-batch, and ask for what pays. `settled`: the query does not change.
 
-        One that was seen before is not seen again.
+        One that was seen before is not seen again. `look` looks at the windows, where buckets do not do so themselves.
         """
         first = reports[0]
         number, batch = first["version"], first["batches"]
@@ -62,13 +63,19 @@ class Advisers:
             return
         plan = self._plan_of(number)
         tree = parse_tree(first["plan"], plan.query.aliases)
-        request = adviser.on_batch(reports, ordered_plan(plan.query, tree, cast(MethodChoice, first["join"])))
+        running = ordered_plan(plan.query, tree, cast(MethodChoice, first["join"]))
+        request = adviser.on_batch(reports, running, look)
         last = self.decisions.last
         if request is not None and last is not None:
             last.identity = f"{batch:08d}{OWN}"
         self._note(first)
         if request is not None and last is not None:
             self._send(last, number)
+
+    def look_us(self, number: int) -> int:
+        """Return the event time until the windows of a version are worth another look; FOREVER: nobody looks."""
+        adviser = self._adviser(number) if self._optimizing.looks else None
+        return FOREVER if adviser is None else adviser.look_us
 
     def _note(self, first: Report) -> None:
         """Write down what a restart has to know, when somebody has looked."""

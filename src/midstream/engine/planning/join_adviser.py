@@ -8,8 +8,9 @@ differences that come and go cancel, and large ones are seen at once. After a de
 has to be saved. Costs are predicate evaluations and stored results, which follow from the rows, not from the clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import ceil
 from typing import Any
 
 from midstream.engine.planning.decisions import ADVISED, OPEN, PAID, TAKEN, UNPAID, Decision, Decisions
@@ -29,8 +30,10 @@ ABLE = (JUST_IN_TIME, MOVING_STATE, HYBRID)
 """Strategies a decision may take: those whose output does not notice."""
 PAUSE_S = 0.5
 """How long output may pause for a decision."""
-ROW, LOOK, SPLIT = 25.0, 40_000.0, 20.0
+ROW, LOOK, SPLIT = 25.0, 50_000.0, 20.0
 """What a row takes besides, what a look takes, and a split that is searched, in predicate evaluations."""
+MOST_LOOKS = 8
+"""How many times as long as usual it may be until the next look."""
 REMEMBERED = 16
 """Orders that are compared at each look, those found best of late."""
 FORGOTTEN = 0.5
@@ -57,6 +60,10 @@ class JoinAdviser:
         """What was done since the plan that runs was last measured."""
         self._spent = 0.0
         """Work since it last searched."""
+        self._now_us: int | None = None
+        """The event time of the last micro-batch."""
+        self._a_second = 0.0
+        """Work per second of event time in the last micro-batch."""
         self._looked_us: int | None = None
         self._running = ""
         self._saved: dict[str, float] = {}
@@ -71,26 +78,45 @@ class JoinAdviser:
         self.statistics: Statistics | None = None
         """What was last seen."""
 
-    def on_batch(self, reports: Sequence[Report], running: Plan) -> MigrationRequest | None:
-        """Take the reports of a micro-batch; return the migration to ask for, or None."""
-        work = Work()
-        work.add(reports)
-        self._work.add(reports)
-        self._spent += work.cost + ROW * work.rows
-        looks = [r["statistics"] for r in reports]
-        if None in looks:
-            return None
-        now_us = max(look["at_us"] for look in looks)
+    def on_batch(
+        self, reports: Sequence[Report], running: Plan, look: Callable[[], list[Report] | None] | None = None
+    ) -> MigrationRequest | None:
+        """Take the reports of a micro-batch; return the migration to ask for, or None.
+
+        `look` looks at the windows, where buckets do not do so themselves.
+        """
+        now_us = max(r["clock_us"] for r in reports)
+        self._count(reports, now_us)
         if self._unsettled(reports, running, now_us):
             self._work = Work(now_us)
             return None
         if self._spent * self._optimizing.share < self._search_cost():
+            return None
+        looks = [r["statistics"] for r in reports] if look is None else look()
+        if looks is None or None in looks:
             return None
         self._spent = 0.0
         self.statistics = statistics_of_joins(self._plan, [JoinsLook.of(look) for look in looks])
         if self.statistics.rows_seen < self._optimizing.fewest:
             return None
         return self._look(running, now_us)
+
+    def _count(self, reports: Sequence[Report], now_us: int) -> None:
+        """Count what a micro-batch has taken."""
+        work, before_us = Work(), self._now_us
+        work.add(reports)
+        self._work.add(reports)
+        spent = work.cost + ROW * work.rows
+        self._spent += spent
+        if before_us is not None and now_us > before_us:
+            self._a_second = spent * 1e6 / (now_us - before_us)
+        self._now_us = now_us
+
+    @property
+    def look_us(self) -> int:
+        """Return the event time until another look is worth it, going by the work of the last micro-batch."""
+        due_s = self._search_cost() / self._optimizing.share / max(self._a_second, 1.0)
+        return self._every_us * min(max(ceil(due_s * 1e6 / self._every_us), 1), MOST_LOOKS)
 
     def _unsettled(self, reports: Sequence[Report], running: Plan, now_us: int) -> bool:
         """Return whether what is counted now is not what the plan that runs takes."""

@@ -100,6 +100,8 @@ class RunSpec:
     """Makes the plans of migrations whose plan is chosen by cost; None: made where buckets meet, and sent."""
     optimizes: bool = False
     """Somebody wants to know what the windows of sliding joins hold."""
+    asked: bool = False
+    """They are looked at when somebody asks; else by themselves, every so often."""
     place: int = 0
     """Which of the buckets it is, in their order: the address of its mail."""
     buckets: int = 1
@@ -360,6 +362,9 @@ class VersionRun(ABC):
         """Look at what the windows hold and the operators have emitted; None: there is nothing to see."""
         return None
 
-    def statistics(self) -> dict[str, Any] | None:
-        """Return what the windows hold and the operators have emitted, as plain values; None: nobody looks."""
+    def statistics(self, asked: bool = False) -> dict[str, Any] | None:
+        """Return what the windows hold and the operators have emitted, as plain values; None: nobody looks.
+
+        `asked`: now, and not when it is time to.
+        """
         return None

@@ -415,7 +415,7 @@ class HoppingRun(VersionRun):
             "due": [{"request": asdict(d.request), "plan": write_plan(d.plan), "row": d.row} for d in self._due],
         }
 
-    def statistics(self) -> dict[str, Any] | None:
+    def statistics(self, asked: bool = False) -> dict[str, Any] | None:
         """Return what the windows hold, every few hops: in the same micro-batch in all buckets."""
         self._unseen += self.hops_passed
         if self._unseen < self._looks:

@@ -48,6 +48,7 @@ class SlidingRun(VersionRun):
         self._phase = "steady"
         self._look_us = look_every_us(migrator.plan.query) if spec.optimizes else FOREVER
         """Event time between two looks at the windows."""
+        self._asked = spec.asked
         self._looked_us: int | None = None
         """When they were last looked at, or the first row came."""
         self._now_us = NEVER
@@ -358,12 +359,12 @@ class SlidingRun(VersionRun):
             self._plans_written = {plan: write_plan(plan)}
         return self._plans_written[plan]
 
-    def statistics(self) -> dict[str, Any] | None:
+    def statistics(self, asked: bool = False) -> dict[str, Any] | None:
         """Return what the windows hold, every so often in event time: in the same micro-batch in all buckets."""
-        if self._look_us == FOREVER or self._now_us == NEVER:
+        if self._look_us == FOREVER or self._now_us == NEVER or asked != self._asked:
             return None
         before, self._looked_us = self._looked_us, self._now_us
-        if before is None or before // self._look_us == self._now_us // self._look_us:
+        if not asked and (before is None or before // self._look_us == self._now_us // self._look_us):
             return None
         sources = self.migrator.pipeline.sources
         return look_at_joins(self.plan, sources, self._now_us, self.next_seq - 1, self._look_us).to_dict()
