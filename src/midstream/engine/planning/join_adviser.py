@@ -39,6 +39,8 @@ REMEMBERED = 16
 FORGOTTEN = 0.5
 """What is left of a correction after the time in which a migration was to pay."""
 MOST_RELUCTANT = 64.0
+AT_ONCE = 0.5
+"""How much less than what else is enough an order must be expected to take that was found at this look."""
 
 
 @dataclass
@@ -68,6 +70,8 @@ class JoinAdviser:
         self._running = ""
         self._saved: dict[str, float] = {}
         """What orders would have saved by now, since they first looked better."""
+        self._expected: dict[str, float] = {}
+        """What the orders that are compared were expected to take at the last look, and before."""
         self._corrections: dict[str, Correction] = {}
         self._reluctance = 1.0
         """How many times as much as usual has to be saved: it grows with decisions that did not pay."""
@@ -123,10 +127,11 @@ class JoinAdviser:
         before, self._running = self._running, str(running)
         changed = before != self._running
         if changed:
-            self._saved = {}
+            self._saved, self._expected, self._measured = {}, {}, {}
             last = self._decisions.last
-            if before and (last is None or last.to_plan != self._running):  # somebody else has decided
-                self._quiet_us = now_us + int(self._optimizing.quiet * self._window_us)
+            if last is None or last.to_plan != self._running:  # it begins, or somebody else has decided
+                windows = self._optimizing.quiet if before else 2 * self._optimizing.quiet
+                self._quiet_us = now_us + int(windows * self._window_us)
         return bool(self._optimizing.quiet) and (changed or any(r["migrations"] for r in reports))
 
     def _search_cost(self) -> float:
@@ -141,10 +146,13 @@ class JoinAdviser:
         mine, best = cost.of(running.tree).total, cheapest_tree(cost)
         self._measure(cost, now_us, mine)
         own = tree_text(running.tree)
-        now = self._corrected(own, mine, now_us)
+        # What is expected of the plan that runs, and what it takes, must both say that it is dear.
+        now = min(self._corrected(own, mine, now_us), self._measured.get("before", mine))
         orders = {tree_text(best): best} | {text: parse_tree(text, aliases) for text in self._saved}
         orders.pop(own, None)
-        costs = {text: self._corrected(text, cost.of(tree).total, now_us) for text, tree in orders.items()}
+        fresh = {text: self._corrected(text, cost.of(tree).total, now_us) for text, tree in orders.items()}
+        costs = {text: (its + self._expected.get(text, its)) / 2 for text, its in fresh.items()}
+        seen, self._expected = self._expected.keys(), costs
         # What came between two looks that are far apart was seen at its end alone.
         passed_us = self._every_us if since_us is None else min(now_us - since_us, 2 * self._every_us)
         for text, its in costs.items():
@@ -154,7 +162,8 @@ class JoinAdviser:
         if not self._saved or (self._quiet_us is not None and now_us < self._quiet_us):
             return None
         chosen = min(self._saved, key=lambda text: costs[text])
-        if costs[chosen] > settings.gain * now:
+        # One look may be wrong of an order, and the cheapest of all is that which it is most wrong of.
+        if costs[chosen] > (settings.gain if chosen in seen else settings.gain * AT_ONCE) * now:
             return None
         return self._weigh(running, orders[chosen], now, costs[chosen], now_us)
 
@@ -209,7 +218,7 @@ class JoinAdviser:
             self._judge(last, now_us)
 
     def _judge(self, decision: Decision, now_us: int, over: bool = False) -> None:
-        wrong = judge(decision, over)
+        wrong = judge(decision, over, self._window_us / 1e6)
         if wrong is not None and decision.state == UNPAID:
             self._corrections[decision.to_plan] = Correction(wrong, now_us)
             self._reluctance = min(2 * self._reluctance, MOST_RELUCTANT)

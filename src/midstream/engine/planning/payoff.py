@@ -66,15 +66,16 @@ def see_payoff(decision: Decision, work: Work, seconds: float, expected: float) 
     measured["saved"] = measured.get("saved", 0.0) + instead * seconds - work.cost
 
 
-def judge(decision: Decision, over: bool) -> float | None:
-    """Say whether a decision has paid, if that is known by now: it is `over`, or makes things worse.
+def judge(decision: Decision, over: bool, least_s: float = 0.0) -> float | None:
+    """Say whether a decision has paid, if that is known by now: it is `over`, or makes things worse for `least_s`.
 
     Return how far off the model was: in what part more the new plan has taken of the old one than was expected.
     """
     measured, predicted = decision.measured, decision.predicted
     if decision.state != TAKEN or "seconds" not in measured or not predicted:
         return None
-    if measured["saved"] >= 0 and not (over or measured["seconds"] >= predicted["horizon_s"]):
+    known_s = least_s if measured["saved"] < 0 else predicted["horizon_s"]
+    if not over and measured["seconds"] < known_s:
         return None
     decision.state = PAID if measured["saved"] > predicted["migration"] else UNPAID
     expected = predicted["after"] / max(predicted["before"], 1e-9)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from midstream.engine.planning.join_looks import look_at_joins
-from midstream.engine.planning.optimizing import look_every_us
+from midstream.engine.planning.optimizing import look_every_us, widest_us
 from midstream.engine.results.output import Leaving
 from midstream.engine.rows.numbering import number_rows, slices, stop_at, time_of
 from midstream.engine.rows.rows import Rows
@@ -367,7 +367,8 @@ class SlidingRun(VersionRun):
         if not asked and (before is None or before // self._look_us == self._now_us // self._look_us):
             return None
         sources = self.migrator.pipeline.sources
-        return look_at_joins(self.plan, sources, self._now_us, self.next_seq - 1, self._look_us).to_dict()
+        recent_us = widest_us(self.plan.query) or self._look_us
+        return look_at_joins(self.plan, sources, self._now_us, self.next_seq - 1, recent_us).to_dict()
 
     def _know_written(self, remembered: dict[str, Any]) -> None:
         """Take over how the plan that runs was written down when the operators were exported."""
