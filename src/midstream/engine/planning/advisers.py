@@ -39,6 +39,8 @@ class Advisers:
         """What is known of versions that have no adviser yet."""
         self._seen = -1
         """The last micro-batch."""
+        self._last: tuple[tuple[int, str, str], Plan] | None = None
+        """The plan of the last micro-batch, and what its reports called it."""
         self._version = 0
         """The version that was last looked at."""
         self._sent = ""
@@ -61,16 +63,21 @@ class Advisers:
             return
         if not settled:
             return
-        plan = self._plan_of(number)
-        tree = parse_tree(first["plan"], plan.query.aliases)
-        running = ordered_plan(plan.query, tree, cast(MethodChoice, first["join"]))
-        request = adviser.on_batch(reports, running, look)
+        request = adviser.on_batch(reports, self._running(number, first["plan"], first["join"]), look)
         last = self.decisions.last
         if request is not None and last is not None:
             last.identity = f"{batch:08d}{OWN}"
         self._note(first)
         if request is not None and last is not None:
             self._send(last, number)
+
+    def _running(self, number: int, text: str, join: str) -> Plan:
+        """Return the plan that a report names."""
+        if self._last is None or self._last[0] != (number, text, join):
+            query = self._plan_of(number).query
+            plan = ordered_plan(query, parse_tree(text, query.aliases), cast(MethodChoice, join))
+            self._last = (number, text, join), plan
+        return self._last[1]
 
     def look_us(self, number: int) -> int:
         """Return the event time until the windows of a version are worth another look; FOREVER: nobody looks."""

@@ -32,7 +32,7 @@ PAUSE_S = 0.5
 """How long output may pause for a decision."""
 ROW, LOOK, SPLIT = 25.0, 50_000.0, 20.0
 """What a row takes besides, what a look takes, and a split that is searched, in predicate evaluations."""
-MOST_LOOKS = 8
+MOST_LOOKS = 32
 """How many times as long as usual it may be until the next look."""
 REMEMBERED = 16
 """Orders that are compared at each look, those found best of late."""

@@ -34,7 +34,7 @@ class Optimizing:
     """Another plan must be expected to cost no more than this part of the one that runs."""
     patience: float = 0.5
     """Looks' worth of the running plan's work that another plan must have been expected to save by now."""
-    share: float = 0.03
+    share: float = 0.02
     """The part of all work that may go into looking."""
     fewest: int = FEWEST_ROWS
     """Rows of every stream that must be in its window."""
