@@ -102,11 +102,18 @@ def run_phases(ran: Ran, drift: Drift, tables: dict[str, pa.Table], plans: Seque
     return ran
 
 
-def run_schedule(ran: Ran, drift: Drift, tables: dict[str, pa.Table], plan: str, moves: Sequence[tuple[int, str]],
-                 strategy: str) -> Ran:  # fmt: skip
+def run_schedule(
+    ran: Ran,
+    drift: Drift,
+    tables: dict[str, pa.Table],
+    plan: str,
+    moves: Sequence[tuple[int, str]],
+    strategy: str,
+    **how: Any,
+) -> Ran:
     """Run over all phases, migrating at given times by a strategy."""
     sink = Results()
-    run = _started(drift, tables, plan, sink)
+    run = _started(drift, tables, plan, sink, **how)
     options = {"output": "merged"} if strategy == "parallel-track" else {}
     gc.collect()
     spent = 0.0

@@ -26,6 +26,7 @@ SMALL: dict[str, tuple[float, dict[str, dict[str, Any]]]] = {
     "general": (12, {"general": {"RATES": (0.4, 1.0)}}),
     "sites": (2, {"sites": {"COUNTS": (4,), "TURNS": 1, "TURN_US": 400_000, "HEAVY": 200.0}}),
     "drift": (12, {"drift": {"TURNS": 1, "STATIC": 1, "LOW": 20.0}}),
+    "regret": (2, {"regret": {"DRIFTS": 1, "STATIC": 2}}),
     "noise": (10, {"noise": {"TURNS": 1, "RATE": 30.0}}),
     "change": (2, {"change": {"SIZES": (40,), "STUDY_TURNS": 1, "TURNS": 1, "WARM_UP_S": 2, "MEASURED_S": 2}}),
 }
