@@ -14,7 +14,7 @@ from benchmarks.measure import Progress, on_one_core
 from benchmarks.migration_parts.verdict import Verdict, print_verdicts
 from midstream.app.show import wide_console
 
-SECONDS, RATE, WINDOW_S, STREAMS, TURNS = 3600.0, 100.0, 5.0, 4, 5
+SECONDS, RATE, WINDOW_S, STREAMS, TURNS = 3600.0, 1000.0, 5.0, 4, 2
 MOST_AN_HOUR, OVERHEAD = 2, 1.03
 AUTO, STAYS = "auto", "the plan stays"
 
