@@ -10,9 +10,9 @@ from midstream.studies.frame.data import Data
 from midstream.studies.frame.picture import legend, line, panel
 from midstream.studies.frame.scale import Scale
 from midstream.studies.frame.study import Case, Claim, Figures, Finding, Study, found
-from midstream.studies.hybmig.migration import MS, PAPER, PT, at_work, case, costs, size_of, speed_of
+from midstream.studies.hybmig.migration import HYBRID, MS, PAPER, PT, at_work, case, costs, size_of, speed_of
 
-WAYS = (MS, PT, PAPER)
+WAYS = (MS, PT, PAPER, HYBRID)
 
 
 def _cases(scale: Scale) -> list[Case]:
@@ -91,14 +91,11 @@ def _judge_rising(figures: Figures) -> Finding:
     return found(rises, why, other=min(ratio.values()) > 2)
 
 
-def _every_second(data: Data) -> Figures:
+def _every_second(data: Data, way: str) -> Figures:
     window_s = data.value("window_s")
-    pt, own = (load(data.where(way=way))[:window_s] for way in (PT, PAPER))
-    return {
-        "seconds": window_s,
-        "better": int((own < pt).sum()),
-        "worst": round(float((own / np.maximum(pt, 1.0)).max()), 2),
-    }
+    pt, own = (load(data.where(way=one))[:window_s] for one in (PT, way))
+    worst = float((own / np.maximum(pt, 1.0)).max())
+    return {"seconds": window_s, "better": int((own < pt).sum()), "worst": round(worst, 2)}
 
 
 def _judge_every_second(figures: Figures) -> Finding:
@@ -163,7 +160,8 @@ STUDY = Study(
     figure="Figure 16",
     title="Memory and CPU while a six-way nested-loop join migrates",
     about="The migration of Figure 15. Memory is what is live in states, counted at the end of each second, and rows "
-    "that wait for the processor; what PT holds back is not in it. CPU is evaluations of predicates, and 50 for each "
+    "that wait for the processor; what PT holds back is not in it. HybMig has the paper's region (pairs of old "
+    "rows), ours all old rows. CPU is evaluations of predicates, and 50 for each "
     "entry put into a state.",
     lesson="Moving state needs at once what the new plan needs anyway; parallel track needs both plans' states and "
     "grows until the end. Hybrid is the cheapest in memory and work when joins are nested loops.",
@@ -176,7 +174,10 @@ STUDY = Study(
               {"tuples": [1, 5, 5, 6, 7, 8], "evaluations": [9, 8, 7, 6, 5, 4]}),
         Claim("PT's memory and CPU increase until w.", _rising, _judge_rising,
               {"tuples": [1, 2, 3, 3, 2, 1], "evaluations": [1, 2, 3, 4, 5, 6]}),
-        Claim("HybMig costs less CPU than PT at every timestamp.", _every_second, _judge_every_second,
+        Claim("HybMig costs less CPU than PT at every timestamp.", lambda data: _every_second(data, PAPER),
+              _judge_every_second, {"seconds": 100, "better": 60, "worst": 1.4}),
+        Claim("So does ours, which leaves all old rows of one input to the old plan.",
+              lambda data: _every_second(data, HYBRID), _judge_every_second,
               {"seconds": 100, "better": 60, "worst": 1.4}),
         Claim("HybMig has the lowest peak of memory and the least work in all.", _totals, _judge_totals,
               {MS: {"peak_tuples": 5, "work": 5}, PT: {"peak_tuples": 5, "work": 9},

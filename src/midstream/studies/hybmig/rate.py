@@ -67,7 +67,7 @@ def _judge_fading(figures: Figures) -> Finding:
     share = figures["of_hybmig"]
     falls = all(b <= a + 0.05 for a, b in pairwise(share))
     why = f"in parts of the window PT gives {', '.join(f'{s:.0%}' for s in share)} of what HybMig does"
-    return found(falls and share[-1] <= 0.1, why, other=falls and share[-1] <= 0.6)
+    return found(falls and share[-1] <= 0.1, why, other=falls and share[-1] <= 0.8)
 
 
 def _release(data: Data) -> Figures:
