@@ -109,7 +109,7 @@ def test_it_decides_and_goes_on_after_restarts(seed: int, tmp_path: Path) -> Non
 
 
 def test_plans_do_change_and_decisions_are_measured(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, 1, EAGER)
+    runs = Runs(tmp_path, 1, RESTLESS)
     run = runs.start()
     runs.tick(run, 44)
     made = run.decisions()
