@@ -95,7 +95,7 @@ def _every_second(data: Data, way: str) -> Figures:
     window_s = data.value("window_s")
     pt, own = (load(data.where(way=one))[:window_s] for one in (PT, way))
     worst = float((own / np.maximum(pt, 1.0)).max())
-    return {"seconds": window_s, "better": int((own < pt).sum()), "worst": round(worst, 2)}
+    return {"seconds": window_s, "better": int(((own < pt) | (own == 0)).sum()), "worst": round(worst, 2)}
 
 
 def _judge_every_second(figures: Figures) -> Finding:
