@@ -349,7 +349,7 @@ def test_the_examples_of_the_documentation() -> None:
     columns = [*((n, pa.int64()) for n in ("ts", "k", "qty")), ("price", pa.float64()), ("label", pa.string())]
     catalog = [StreamSchema(stream, pa.schema(columns), "ts") for stream in ("orders", "prices", "stock")]
     examples = re.findall(r"^```sql hopping\n(.*?)^```", page, re.M | re.S)
-    assert len(examples) == 2
+    assert len(examples) == 3
     assert all(parse_query(example, catalog).when == "hop" for example in examples)
 
 

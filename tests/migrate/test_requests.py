@@ -1,6 +1,7 @@
 """Which strategy is taken when nobody names one, and when it begins."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from migrate.test_papers import SECOND, case_of, migrate, plan_of, running
@@ -76,11 +77,7 @@ def test_a_strategy_nobody_chose_begins_and_ends_as_if_it_had_been_chosen(seed: 
     buckets = rnd.choice([1, 2])
     first = run_with_migrations(case, bounds, buckets, requests, False)[1]
     chosen = {r.identity: r.strategy for r in first.records() if r.strategy != "auto"}
-    named = [
-        MigrationRequest(r.plan, chosen.get(r.identity, r.strategy), r.at_us, r.identity, r.join, r.sharing,
-                         r.background, r.budget, r.ordering, r.output)
-        for r in requests
-    ]  # fmt: skip
+    named = [replace(r, strategy=chosen.get(r.identity, r.strategy)) for r in requests]
     second = run_with_migrations(case, bounds, buckets, named, False)[1]
     assert _recorded(first) == _recorded(second), f"seed {seed}: {case.sql} | {case.tree} | {requests}"
 

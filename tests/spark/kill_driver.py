@@ -16,6 +16,7 @@ from spark.kill_script import FUNCTION, ORDERED, ROWS, TABLE, KillScript, all_co
 
 import midstream as ms
 from midstream.model.failpoint import NOTES, VARIABLE
+from oracle.optimized import RESTLESS
 
 FAILED, HELD = 3, 4
 """How a process ends whose query has failed; whose query is dead and looks alive."""
@@ -74,7 +75,10 @@ def main(folder: Path, seed: int) -> int:
         engine.stream(name, frame.parquet(str(folder / "in" / name)), time="ts", lateness="500 ms")
     query = engine.query(script.first, name="life")
     ordered = script.sink == ORDERED or any(a.change for a in script.asked)
-    run = query.start(sink_of(script, folder / "out"), folder / "checkpoint", buckets=2, ordered=ordered)
+    optimize = RESTLESS if script.optimized else "off"
+    run = query.start(
+        sink_of(script, folder / "out"), folder / "checkpoint", buckets=2, ordered=ordered, optimize=optimize
+    )
     (folder / "began").write_text(str(os.getpid()))
     moved, changed = 0.0, ""
     while run.lives():

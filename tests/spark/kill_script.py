@@ -106,6 +106,11 @@ class KillScript:
         }
 
     @property
+    def optimized(self) -> bool:
+        """Return whether it looks for better plans by itself."""
+        return self.kind == "join" and self.seed // len(KINDS) % 2 == 1
+
+    @property
     def hops(self) -> bool:
         """Return whether it answers at hops."""
         return "HOP BY" in self.first
@@ -167,6 +172,7 @@ LATE_ROWS = 5
 LATE_US = 3_000_000
 ANSWER_POINTS = ["answer pending", "answer replaced"]
 FUNCTION_POINTS = ["function due", "function called"]
+DECISION_POINTS = ["decisions pending", "decisions noted"]
 CONTROL_POINTS = ["control pending", "control sent"]
 CHANGE_POINTS = [
     "version pending", "version added", "event change asked", "event change", "event change noted", "results met",
@@ -251,6 +257,8 @@ def _faults(rnd: random.Random, script: KillScript, asked: tuple[Asked, ...]) ->
             [12, 5, 1, 1, 1, 1, 1, 1, 0.5],
         )[0]  # fmt: skip
         yield f"{point}:{number}{how}"
+    if script.optimized:
+        yield f"{DECISION_POINTS[script.seed // len(KINDS) // 2 % 2]}:{rnd.randrange(1, 4)}"
     if "sink pending" in driver and rnd.random() < 0.5:  # what it leaves is removed by the next run
         yield f"sink pending:{rnd.randrange(1, 4)}"
         yield f"pending removed:1{rnd.choice(['', '=kill jvm'])}"
