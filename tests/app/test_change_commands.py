@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from midstream.app.cli import main
 from midstream.change.record import ChangeRecord
 from midstream.lang.sql import parse_query
 from midstream.live.checkpoint import Checkpoint
@@ -28,22 +27,6 @@ STREAMS = tuple(
     StreamSchema(name, pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())]), "ts") for name in "srt"
 )
 SUM_50, SUM_10 = (f"SELECT SUM(v) AS total FROM s [ROWS {n} SLIDE 1]" for n in (50, 10))
-
-
-@pytest.fixture
-def midstream(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Run the command line; return exit code, stdout, stderr."""
-
-    def run(*argv: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["midstream", *map(str, argv)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
