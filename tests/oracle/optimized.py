@@ -8,7 +8,7 @@ from midstream.local.loop import Loop
 from oracle.generate import Case
 from oracle.migrations import draw_dense_case, draw_requests, plan_of, with_times
 
-RESTLESS = Optimizing(AUTO, gain=1.5, patience=0.0, share=1e9, fewest=1, fixed=0.0, quiet=0.0, horizon=1e9)
+RESTLESS = Optimizing(AUTO, gain=1.5, at_once=1.0, patience=0.0, share=1e9, fewest=1, fixed=0.0, quiet=0.0, horizon=1e9)
 """Takes any plan that may be better, and some that are worse."""
 
 

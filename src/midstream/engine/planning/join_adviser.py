@@ -39,8 +39,6 @@ REMEMBERED = 16
 FORGOTTEN = 0.5
 """What is left of a correction after the time in which a migration was to pay."""
 MOST_RELUCTANT = 64.0
-AT_ONCE = 0.5
-"""How much less than what else is enough an order must be expected to take that was found at this look."""
 
 
 @dataclass
@@ -163,7 +161,7 @@ class JoinAdviser:
             return None
         chosen = min(self._saved, key=lambda text: costs[text])
         # One look may be wrong of an order, and the cheapest of all is that which it is most wrong of.
-        if costs[chosen] > (settings.gain if chosen in seen else settings.gain * AT_ONCE) * now:
+        if costs[chosen] > (settings.gain if chosen in seen else settings.gain * settings.at_once) * now:
             return None
         return self._weigh(running, orders[chosen], now, costs[chosen], now_us)
 

@@ -32,6 +32,8 @@ class Optimizing:
     mode: str = OFF
     gain: float = 0.9
     """Another plan must be expected to cost no more than this part of the one that runs."""
+    at_once: float = 0.5
+    """The part of that which one must be expected to cost that was found at this look for the first time."""
     patience: float = 0.5
     """Looks' worth of the running plan's work that another plan must have been expected to save by now."""
     share: float = 0.02
