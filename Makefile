@@ -72,7 +72,7 @@ format: .venv/.ready-dev ## Rewrite the code in the house format, and fix what r
 cases: .venv/.ready-dev ## Rewrite the expectations of the golden cases in tests/cases; then read the diff
 	@REWRITE_CASES=1 $(BIN)/pytest -q tests/test_cases.py
 
-demo: .venv/.ready-spark ## Run a live 4-way join on local Spark for a minute, then check it (SECONDS=45)
+demo: .venv/.ready-spark ## Run a live 4-way join on local Spark whose plan follows its data, then check it (SECONDS=45)
 	@JAVA_HOME="$$(tools/ensure-java --home)" $(BIN)/midstream demo --seconds $(SECONDS)
 
 replay-demo: .venv/.ready-dev ## Replay a recorded scenario (SCENARIO=path), output in build/

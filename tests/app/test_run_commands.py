@@ -39,6 +39,17 @@ def test_status_names_the_stream_that_holds_the_others_back(checkpoint: Checkpoi
     assert "too far ahead 7" in out
 
 
+def test_status_says_what_was_decided_and_whether_it_paid(checkpoint: Checkpoint, midstream) -> None:
+    predicted = {"before": 2000.0, "after": 500.0, "migration": 6000.0, "horizon_s": 40.0}
+    made = {"when": 1, "from": "((a b) c)", "to": "(a (b c))", "strategy": "hybrid", "why": "it is cheaper"}
+    measured = {"after": 512.0, "instead": 1900.0, "saved": 27_760.0, "seconds": 20.0}
+    decisions = [{**made, "predicted": predicted, "measured": measured, "state": "taken"}]
+    tell(checkpoint, "running", decisions=decisions)
+    out = " ".join(midstream("status", checkpoint.folder)[1].replace("│", " ").split())
+    assert "decided ((a b) c) -> (a (b c)) by hybrid: work expected to fall from 2,000 to 500 a second" in out
+    assert "has paid so far: in 20 s it took 512 a second, 500 expected, the old plan 1,900; saved 27,760" in out
+
+
 def test_status_as_json_is_the_status_with_lag_and_events(checkpoint: Checkpoint, midstream) -> None:
     told = json.loads(midstream("status", checkpoint.folder, "--json")[1])
     assert told["state"] == "running"

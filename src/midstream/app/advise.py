@@ -3,17 +3,15 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from midstream.app.decided import Decided, decision_lines
 from midstream.engine.planning.decisions import ADVISED
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.decision_file import DecisionFile
 from midstream.model.errors import MidstreamError
-from midstream.model.time import format_instant
-
-Decided = dict[str, Any]
 
 
 def advise_command(
@@ -61,26 +59,6 @@ def _of_report(file: Path) -> list[Decided]:
     if not isinstance(report, dict) or not isinstance(report.get("decisions"), list):
         raise MidstreamError(f"{file} is no report that has decisions")
     return list(report["decisions"])
-
-
-def decision_lines(decision: Decided) -> list[str]:
-    """Return a decision as people read it.
-
-    >>> predicted = {"before": 2000.0, "after": 500.0, "migration": 60000.0, "horizon_s": 40.0}
-    >>> said = {"when": 0, "from": "((a b) c)", "to": "(a (b c))", "strategy": "hybrid", "why": "it is cheaper"}
-    >>> decision_lines({**said, "predicted": predicted, "measured": {}, "state": "taken"})[0]
-    '1970-01-01 00:00:00 taken: ((a b) c) -> (a (b c)) by hybrid'
-    """
-    when = format_instant(decision["when"])[:19]
-    lines = [f"{when} {decision['state']}: {decision['from']} -> {decision['to']} by {decision['strategy']}"]
-    lines.append(f"why: {decision['why']}")
-    measured = decision["measured"]
-    if "after" in measured:
-        lines.append(
-            f"measured in {measured['seconds']:g} s: {measured['after']:,.0f} a second where the old plan would have "
-            f"taken {measured['instead']:,.0f}; saved {measured['saved']:,.0f}"
-        )
-    return lines
 
 
 def accept_line(decision: Decided, checkpoint: Path | None) -> str:

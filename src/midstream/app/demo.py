@@ -1,6 +1,7 @@
 """The live demo: rows of a small shop are made as time passes, joined on Spark, and checked against recomputing.
 
-On the way the join order is changed twice: by a hybrid and by a just-in-time migration.
+On the way the data drift: first few of the reviews are of orders of today, then few of the payments. The query sees it
+and changes its join order by itself.
 
 maker (a thread) ──▶ folders of Parquet, one per stream ──▶ query on Spark ──▶ folder of results
         └──────────▶ the same rows ──▶ in process, and by plain joins ──▶ equal?
@@ -11,7 +12,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 from midstream.app.engine import Engine, PlannedQuery
 from midstream.app.launch import launch
 from midstream.engine.control.controls import SNAPSHOT
+from midstream.engine.planning.optimizing import AUTO, Optimizing
 from midstream.live.checkpoint import Checkpoint
 from midstream.live.rates import Stretch
 from midstream.live.reading import read
@@ -34,20 +36,30 @@ from midstream.spark.pipeline_file import PipelineFile, SparkStreamSpec
 from midstream.spark.run import SparkRun
 from midstream.spark.session import open_session
 
-WIDTH_S = {"orders": 10, "payments": 10, "shipments": 8, "reviews": 5}
+WIDTH_S = {"orders": 5, "payments": 5, "shipments": 4, "reviews": 3}
 """The streams and their windows."""
 SQL = """
 SELECT o.id, o.amount, p.method, s.carrier, r.stars
-FROM orders [RANGE 10 SECONDS] o, payments [RANGE 10 SECONDS] p, shipments [RANGE 8 SECONDS] s,
-     reviews [RANGE 5 SECONDS] r
+FROM orders [RANGE 5 SECONDS] o, payments [RANGE 5 SECONDS] p, shipments [RANGE 4 SECONDS] s,
+     reviews [RANGE 3 SECONDS] r
 WHERE o.id = p.id AND p.id = s.id AND s.id = r.id
 """
 DETAIL = {"orders": "amount", "payments": "method", "shipments": "carrier", "reviews": "stars"}
 OUTPUT = ["id", "amount", "method", "carrier", "stars", "_time"]
-MIGRATIONS = ((0.35, "(o (p (s r)))", "hybrid"), (0.65, "((o s) (p r))", "just-in-time"))
-"""When (as a part of the time), to which plan and how the query is migrated."""
+PLAN = "(((o p) s) r)"
+"""The join order it begins with: that of the FROM clause."""
+LINES = 3
+"""Rows of each stream for an order, on average."""
+OPTIMIZING = Optimizing(AUTO, share=0.1)
+"""It looks more often than a query that has all day, and has windows of seconds."""
+DRIFT = ((0.0, "reviews"), (0.45, "payments"))
+"""From when on (as a part of the time) which stream is mostly of orders of long ago, that nothing joins."""
+OLD = 0.95
+"""The part of its rows that is."""
 STEP_S = 0.5
 """Every stream gets a file in every step."""
+MOST_FILES = "4"
+"""Of a stream in a micro-batch: where Spark is slow it is behind, and still sees the data drift bit by bit."""
 DELAY_US = 800_000
 LATENESS = "1 second"
 """Rows come up to DELAY_US after their time, which is within the lateness."""
@@ -56,8 +68,9 @@ LATENESS = "1 second"
 class Maker(threading.Thread):
     """Makes the rows of the four streams as time passes, and writes those that have arrived, step by step.
 
-    An order is paid, shipped and reviewed within seconds, now and then twice or never; times are whole milliseconds, so
-    that many are equal; rows arrive a little out of order.
+    An order has several lines, and is paid, shipped and reviewed within seconds, in parts; times are whole
+    milliseconds, so that many are equal; rows arrive a little out of order. Which stream has few rows of today's
+    orders drifts.
     """
 
     def __init__(self, folder: Path, seconds: float, rate: int) -> None:
@@ -69,6 +82,7 @@ class Maker(threading.Thread):
         self._seconds = seconds
         self._rate = rate
         self._random = np.random.default_rng(7)
+        self._began_s = 0.0
         self._underway: dict[str, pa.Table] = {}
         self._next_id = 0
         for name in WIDTH_S:
@@ -76,7 +90,7 @@ class Maker(threading.Thread):
 
     def run(self) -> None:
         """Write a file per stream and step until the time is over or `stop` is set; then what is still underway."""
-        started = time.time()
+        self._began_s = started = time.time()
         step = 0
         while not self.stop.wait(max(0.0, started + (step + 1) * STEP_S - time.time())):
             if step * STEP_S >= self._seconds:
@@ -90,22 +104,32 @@ class Maker(threading.Thread):
 
     def _make(self, begin_us: int, end_us: int) -> None:
         """Draw the orders of one step and all that follows from them."""
-        count = int(self._rate * STEP_S)
+        count = max(int(self._rate * STEP_S / LINES), 1)
         ids = np.arange(self._next_id, self._next_id + count)
         self._next_id += count
         at = np.sort(self._random.integers(begin_us, end_us, count))
-        self._add("orders", ids, at, self._random.integers(100, 100_000, count))
         for name, mean_s, words in (
-            ("payments", 2.0, ["card", "bank", "wallet"]),
-            ("shipments", 4.0, ["north", "coast", "rail"]),
-            ("reviews", 6.0, [1, 2, 3, 4, 5]),
+            ("orders", 0.0, range(100, 100_000)),
+            ("payments", 1.0, ["card", "bank", "wallet"]),
+            ("shipments", 2.0, ["north", "coast", "rail"]),
+            ("reviews", 3.0, [1, 2, 3, 4, 5]),
         ):
-            times = self._random.choice([0, 1, 2], count, p=[0.04, 0.92, 0.04])
+            times = self._random.integers(LINES - 1, LINES + 2, count)
             mine, base = np.repeat(ids, times), np.repeat(at, times)
             later = (self._random.gamma(4.0, mean_s / 4.0, len(mine)) * 1e6).astype(np.int64)
-            self._add(name, mine, base + later, self._random.choice(words, len(mine)))
+            rows_at = base + later
+            old = self._of_old_orders(name, rows_at)
+            self._add(name, np.where(old, self._random.integers(-(2**40), 0, len(mine)), mine), rows_at, words)
 
-    def _add(self, name: str, ids: np.ndarray, at_us: np.ndarray, detail: np.ndarray) -> None:
+    def _of_old_orders(self, name: str, at_us: np.ndarray) -> np.ndarray:
+        """Draw which rows of a stream are of orders of long ago."""
+        begins_us = [int((self._began_s + part * self._seconds) * 1e6) for part, _ in DRIFT]
+        drifted = np.maximum(np.searchsorted(begins_us, at_us, side="right") - 1, 0)
+        few = np.array([stream == name for _, stream in DRIFT])[drifted]
+        return few & (self._random.random(len(at_us)) < OLD)
+
+    def _add(self, name: str, ids: np.ndarray, at_us: np.ndarray, words: Sequence[object]) -> None:
+        detail = self._random.choice(np.array(words), len(ids))
         at_ms = at_us // 1000 * 1000
         delay = self._random.integers(0, DELAY_US, len(ids)) * (self._random.random(len(ids)) < 0.05)
         table = pa.table({"ts": at_ms, "id": ids, DETAIL[name]: detail, "_arrives": at_us + delay})
@@ -150,7 +174,6 @@ class Demo:
         self._seconds = seconds
         self._started = 0.0
         self._batches: list[dict[str, Any]] = []
-        self._asked: list[str] = []
 
     @contextmanager
     def start(self) -> Iterator[SparkRun]:
@@ -170,15 +193,16 @@ class Demo:
             SparkStreamSpec(
                 name, "parquet", "ts", Timing(1_000_000),
                 f"ts BIGINT, id BIGINT, {DETAIL[name]} {kinds.get(name, 'STRING')}",
-                {"path": str((self._maker.folder / name).absolute())},
+                {"path": str((self._maker.folder / name).absolute()), "maxFilesPerTrigger": MOST_FILES},
             )
             for name in WIDTH_S
         )  # fmt: skip
         sink = {"format": "folder", "path": str(self._out.absolute())}
         trigger = {"processingTime": "1 second"}
         return PipelineFile(
-            Path("demo"), "demo", SQL, self._checkpoint.folder, streams, sink, buckets=2, ordered=True, trigger=trigger
-        )
+            Path("demo"), "demo", SQL, self._checkpoint.folder, streams, sink, buckets=2, ordered=True, trigger=trigger,
+            plan=PLAN, optimize=OPTIMIZING,
+        )  # fmt: skip
 
     def tick(self) -> str:
         """Start the streams once Spark is warm; when all rows are read ask the query to drain and stop. Say which."""
@@ -192,7 +216,6 @@ class Demo:
         self._note(batch)
         left = self._started + self._seconds - time.time()
         if not self._maker.ended.is_set():
-            self._migrate(1 - left / self._seconds)
             doing = batch["phase"] if batch["phase"] != "steady" else f"plan {status['plan']}"
             return f"{doing}; making rows for another {max(left, 0):.0f} s"
         read = status["rows_in"] + status["late"] + batch["waiting"]
@@ -208,16 +231,13 @@ class Demo:
         if not self._batches or self._batches[-1]["batch"] != batch["batch"]:
             self._batches.append(batch)
 
-    def _migrate(self, part: float) -> None:
-        """Ask for the next migration when its time has come."""
-        assert self._run is not None
-        if len(self._asked) < len(MIGRATIONS) and part >= MIGRATIONS[len(self._asked)][0]:
-            _, plan, strategy = MIGRATIONS[len(self._asked)]
-            self._asked.append(self._run.migrate(plan, strategy))
-
     def migrations(self) -> list[dict[str, Any]]:
         """Return what became of the migrations."""
         return self._run.migrations() if self._run is not None else []
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Return what the query has decided by itself."""
+        return self._run.decisions() if self._run is not None else []
 
     def stretches(self) -> list[Stretch]:
         """Return the output rate phase by phase, from the time the windows are full."""

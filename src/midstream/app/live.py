@@ -1,4 +1,7 @@
-"""The live view: a running query on the terminal; without a terminal, one line per micro-batch."""
+"""The live view: a running query on the terminal; without a terminal, one line per micro-batch.
+
+Decisions of the query stay above the view as lines, when they are made and when they turn out to pay or not.
+"""
 
 import signal
 import sys
@@ -15,6 +18,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from midstream.app.decided import News
 from midstream.app.show import sparkline
 from midstream.app.status import batch_line, figures, plan_lines
 
@@ -57,10 +61,10 @@ def watch(run: "SparkRun", about: str, note: Callable[[], str] = lambda: "") -> 
 
     `note` is called at every look, and what it returns is shown.
     """
-    view, seen = View(run, about), (run.status().get("last_batch") or {}).get("at")
+    view, news, seen = View(run, about), News(), (run.status().get("last_batch") or {}).get("at")
     if not sys.stdout.isatty():
         print(plan_lines(run.running_plan()), about, sep="\n", flush=True)
-    with _screen() as show:
+    with _screen() as (show, tell):
         ended = False
         while not ended:
             ended = run.wait(LOOK_S)
@@ -71,18 +75,23 @@ def watch(run: "SparkRun", about: str, note: Callable[[], str] = lambda: "") -> 
                 view.on_batch(status)
                 if show is None:
                     print(batch_line(batch), flush=True)
+            for line in news.of(status.get("decisions", [])):
+                tell(line)
             if show is not None:
                 show(view.draw(status, text))
 
 
 @contextmanager
-def _screen() -> Iterator[Callable[[RenderableType], None] | None]:
-    """Hand out what redraws the terminal, or nothing when there is none."""
+def _screen() -> Iterator[tuple[Callable[[RenderableType], None] | None, Callable[[str], None]]]:
+    """Hand out what redraws the terminal, or nothing when there is none, and what prints a line that stays."""
     if not sys.stdout.isatty():
-        yield None
+        yield None, lambda line: print(line, flush=True)
         return
     with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as live:
-        yield lambda picture: live.update(picture, refresh=True)
+        yield (
+            lambda picture: live.update(picture, refresh=True),
+            lambda line: live.console.print(Text(line, style="bold")),
+        )
 
 
 @contextmanager

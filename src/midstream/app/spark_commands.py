@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from midstream.app.asking import CheckpointFolder, WaitSeconds, ended, fail, running, say, wait_for, wait_for_record
+from midstream.app.decided import decision_lines
 from midstream.app.live import stopped_by_signals, watch
 from midstream.app.migrations import print_migrations, print_stretches
 from midstream.app.show import wide_console
@@ -239,8 +240,8 @@ def demo_command(
 ) -> None:
     """Run a live 4-way join on local Spark for about a minute, then check it against recomputing from scratch.
 
-    On the way its join order is changed twice, by a hybrid and by a just-in-time migration; the output rates of all
-    phases are shown side by side.
+    On the way its data drift, and the query changes its join order by itself: each decision is shown when it is made,
+    and later whether it has paid. The output rates of all phases are shown side by side.
 
     Example: `midstream demo --seconds 30`
     """
@@ -258,6 +259,8 @@ def demo_command(
             say(f"the query has stopped: {ending(run.status())}")
         print_migrations(wide_console(), demo.migrations())
         print_stretches(wide_console(), demo.stretches())
+        for decision in demo.decisions():
+            print("\n  ".join(decision_lines(decision)))
         say("recomputing from scratch: the same rows in process, and by plain joins")
         verdict = demo.check()
     print(verdict.sentence)

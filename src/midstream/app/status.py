@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from midstream.app.decided import decided_figures
 from midstream.local.explain import explain_plan
 from midstream.model.time import format_instant
 from midstream.plan.plan import Plan
@@ -129,6 +130,7 @@ def figures(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("state", f"{megabytes(batch['state_bytes'])}   {batch['state_tuples']:,} entries"),
         ("event time", reached(batch)),
         ("last batch", f"number {batch['batch']}, took {span(batch['wall_ms'] / 1000)}"),
+        *decided_figures(status.get("decisions", [])),
     ]
     return rows
 

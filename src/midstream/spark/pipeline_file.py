@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from midstream.engine.planning.optimizing import MODES as OPTIMIZE
+from midstream.engine.planning.optimizing import Optimizing
 from midstream.live.kept import Retention
 from midstream.live.settings import MOST_WAITING
 from midstream.local.files import local_folder, names_file_system
@@ -87,7 +88,7 @@ class PipelineFile:
     ordered: bool = False
     adapt: str | None = None
     """What a hopping query may adapt by itself."""
-    optimize: str | None = None
+    optimize: str | Optimizing | None = None
     """Whether better plans are looked for, and taken."""
     waiting: int = MOST_WAITING
     """Rows that may wait for other streams."""
