@@ -20,7 +20,7 @@ def decision_lines(decision: Decided) -> list[str]:
     '1970-01-01 00:00:00 taken: ((a b) c) -> (a (b c)) by hybrid'
     """
     when = format_instant(decision["when"])[:19]
-    lines = [f"{when} {decision['state']}: {decision['from']} -> {decision['to']} by {decision['strategy']}"]
+    lines = [f"{when} {standing(decision)}: {decision['from']} -> {decision['to']} by {decision['strategy']}"]
     lines.append(f"why: {decision['why']}")
     measured = decision["measured"]
     if "after" in measured:
