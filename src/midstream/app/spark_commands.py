@@ -24,7 +24,7 @@ from midstream.live.checkpoint import SPARE, Checkpoint
 from midstream.migrate.request import STRATEGIES, MigrationRequest
 from midstream.model.errors import MidstreamError
 from midstream.model.format import whole
-from midstream.plan.spec import parse_spec
+from midstream.plan.spec import is_order, parse_spec
 from midstream.plan.tree import parse_tree
 from midstream.spark.available import require_spark
 from midstream.spark.pipeline_file import read_pipeline
@@ -196,7 +196,9 @@ def migrate_command(
     options |= ({"background": True} if background else {}) | ({} if sharing else {"sharing": False})
     request = MigrationRequest.of(plan, strategy, options)
     if status.get("hopping"):
-        parse_spec(plan)
+        shape = parse_spec(plan).shape
+        if is_order(shape):
+            parse_tree(shape, tuple(status.get("aliases", ())))
         check_hop_request(request)
     else:
         parse_tree(plan, tuple(status.get("aliases", ())))

@@ -1,5 +1,6 @@
 """How a plan of a hopping query is asked for, in words: `push-down modes=auto working=window hop=30s`."""
 
+import re
 from dataclasses import dataclass, replace
 
 from midstream.model.errors import PlanError
@@ -33,10 +34,15 @@ def parse_spec(text: str | None, before: PlanSpec | None = None) -> PlanSpec:
     PlanSpec(shape='push-down', modes='delta', working='window', hop_us=None)
     >>> parse_spec("modes=DIDO,CICO hop=30s").modes
     ('DIDO', 'CICO')
+    >>> parse_spec("((a b) c) modes=delta")
+    PlanSpec(shape='((a b) c)', modes='delta', working='window', hop_us=None)
     """
     spec = before or PlanSpec()
     said: set[str] = set()
-    for word in (text or "").split():
+    order, words = _order(text or "")
+    if order:
+        said, spec = {"shape"}, replace(spec, shape=order)
+    for word in words.split():
         name, equals, value = word.partition("=")
         what = name if equals else "shape"
         if what in said:
@@ -44,7 +50,10 @@ def parse_spec(text: str | None, before: PlanSpec | None = None) -> PlanSpec:
         said.add(what)
         if not equals:
             if word not in SHAPES:
-                raise PlanError(f"'{word}' is no shape of a hopping plan; it can be {', '.join(SHAPES)}")
+                raise PlanError(
+                    f"'{word}' is no shape of a hopping plan; it can be {', '.join(SHAPES)}, or a join order such as "
+                    "((a b) c)"
+                )
             spec = replace(spec, shape=word)
         elif name == "modes":
             spec = replace(spec, modes=_modes(value))
@@ -57,6 +66,24 @@ def parse_spec(text: str | None, before: PlanSpec | None = None) -> PlanSpec:
         else:
             raise PlanError(f"'{name}' is not known of a hopping plan; it has modes, working and hop")
     return spec
+
+
+def is_order(shape: str) -> bool:
+    """Tell whether a shape is a join order."""
+    return shape.startswith("(")
+
+
+def _order(text: str) -> tuple[str, str]:
+    """Return the join order that a text has, and what else is in it."""
+    begin, depth = text.find("("), 0
+    if begin < 0:
+        return "", text
+    for found in re.finditer(r'"[^"]*"|[()]', text[begin:]):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if not depth:
+            end = begin + found.end()
+            return text[begin:end], f"{text[:begin]} {text[end:]}"
+    raise PlanError(f"plan '{text}' opens a bracket and does not close it")
 
 
 def _modes(text: str) -> str | tuple[str, ...]:

@@ -8,13 +8,17 @@ from midstream.optimize.hopping.cost import Constants, Cost, cost
 from midstream.optimize.hopping.estimate import Sizes
 from midstream.optimize.hopping.fresh import Fresh, aliases_in
 from midstream.optimize.hopping.graph import graph_of
+from midstream.optimize.hopping.join_order import JoinOrder
 from midstream.optimize.hopping.place_differences import PlaceDifferences
+from midstream.optimize.hopping.plan_graph import PlanGraph
 from midstream.optimize.hopping.push_difference import push_differences
 from midstream.optimize.hopping.push_down import push_down
 from midstream.plan.algebra import Rel, operators
 from midstream.plan.modes import CICO, CIDO, DICO, DIDO, WINDOW
 from midstream.plan.plan import Plan
 from midstream.plan.query import DELTA, Emit, Query
+from midstream.plan.spec import is_order
+from midstream.plan.tree import parse_tree
 
 SHAPES = ("optimal", "push-down", "as-written")
 MOST_WAYS = 3
@@ -32,11 +36,11 @@ def choose(
     """Return the plan of a query whose operators all work in one way, by window or by tuple.
 
     `shape`: "optimal" is the cheapest of all positions of differences, join orders and modes; "push-down" has the
-    differences at the bottom; "as-written" is the query's own tree. `modes`: "auto" are the cheapest; "delta" and
-    "complete" are the same for all operators, but for the root, which gives what the query emits; or one for each
-    operator, in the order of `operators`.
+    differences at the bottom; "as-written" is the query's own tree; `((a b) c)` a join order. `modes`: "auto" are
+    the cheapest; "delta" and "complete" are the same for all operators, but for the root, which gives what the
+    query emits; or one for each operator, in the order of `operators`.
     """
-    if shape not in SHAPES:
+    if shape not in SHAPES and not is_order(shape):
         raise PlanError(f"there is no plan shape {shape!r}; the shapes are {', '.join(SHAPES)}")
     if isinstance(modes, str) and modes not in ("auto", "delta", "complete"):
         raise PlanError(f"there are no modes {modes!r}; they are auto, delta, complete, or one for each operator")
@@ -53,10 +57,23 @@ def _shaped(query: Query, shape: str, sizes: Sizes, constants: Constants, workin
     written = assign_modes(root, emit, sizes, constants, working)
     if shape == "as-written":
         return written
+    if is_order(shape):
+        return ordered(query, shape, Pricing(sizes, constants, working))
     if shape == "push-down":
         return push_down(root, emit, sizes, constants, working=working)
     # The tree as it is written may do without a projection that restores the order of columns.
     return min(written, optimal(root, emit, sizes, constants, working), key=lambda planned: planned.cost)
+
+
+def ordered(query: Query, order: str, price: Pricing) -> Planned:
+    """Return the cheapest plan that joins streams in an order."""
+    graph = graph_of(query.root)
+    try:
+        said = JoinOrder(parse_tree(order, query.aliases))
+        said.check(graph)
+    except PlanError as error:
+        raise PlanError(f"'{order}' is no shape of a hopping plan: {error}") from error
+    return min(PlanGraph(price, said=said).whole(graph, query.emit), key=lambda planned: planned.cost)
 
 
 def optimal(root: Rel, emit: Emit, sizes: Sizes, constants: Constants, working: str = WINDOW) -> Planned:

@@ -14,6 +14,7 @@ from midstream.optimize.hopping.candidates import Best, Candidate, Kind, Pricing
 from midstream.optimize.hopping.cost import ANTI, anti_cost, is_key
 from midstream.optimize.hopping.estimate import Conditions, across
 from midstream.optimize.hopping.graph import Difference, Graph, reads
+from midstream.optimize.hopping.join_order import JoinOrder, streams_in
 from midstream.optimize.search import MOST_PARTS, Split, bits_of, greedy, members, splits
 from midstream.plan.algebra import Anti, Join, Rel
 from midstream.plan.expr import Call, Column, Expr
@@ -32,7 +33,7 @@ class OrderJoins:
 
     `parts`: candidates under the conditions on them alone, of sizes `own`. `rights`: of the anti-joins' right sides.
     `deepest`: an anti-join is done as soon as its columns are there, not wherever it is cheapest. What costs more than
-    `limit` is left out.
+    `limit` is left out. `said`: the order is that, and nothing else.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class OrderJoins:
         price: Pricing,
         deepest: bool = False,
         limit: float = inf,
+        said: JoinOrder | None = None,
     ) -> None:
         self.graph, self.parts, self.own, self.rights = graph, parts, own, rights
         self.price, self.deepest, self.limit = price, deepest, limit
@@ -67,7 +69,8 @@ class OrderJoins:
         self._found: dict[_State, dict[tuple[Kind, int], Candidate]] = {}
         self._joinable: dict[_State, dict[Kind, Candidate]] = {}
         self._held: dict[int, bool] = {}
-        self.greedy = len(parts) > MOST_PARTS and self._many()
+        self._said, self._streams = said, [streams_in(part) for part in graph.parts]
+        self.greedy = said is None and len(parts) > MOST_PARTS and self._many()
         self._chosen = {a | b: (a, b) for a, b in greedy(len(parts), self._rank)} if self.greedy else {}
 
     def found(self, parts: int, done: int) -> dict[tuple[Kind, int], Candidate]:
@@ -189,6 +192,12 @@ class OrderJoins:
 
     def _splits(self, parts: int) -> Iterator[Split]:
         """Yield the sets of a last join: both held together, or all that conditions hold together."""
+        if self._said is not None:
+            chosen = members(parts)
+            first, _ = self._said.halves(frozenset[str]().union(*(self._streams[n] for n in chosen)))
+            a = bits_of(n for n in chosen if self._streams[n] <= first)
+            yield a, parts ^ a
+            return
         if self.greedy:
             yield from [self._chosen[parts]] if parts in self._chosen else []
             return

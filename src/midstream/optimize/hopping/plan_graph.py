@@ -38,6 +38,7 @@ from midstream.optimize.hopping.graph import (
     own_conjuncts,
     reads,
 )
+from midstream.optimize.hopping.join_order import JoinOrder
 from midstream.optimize.hopping.order_joins_with_modes import OrderJoins
 from midstream.optimize.hopping.plain_names import rename_below
 from midstream.optimize.hopping.pull_difference import project_below
@@ -51,11 +52,13 @@ from midstream.plan.query import DELTA, Emit
 class PlanGraph:
     """The search for the cheapest trees of graphs, every difference where it stands.
 
-    What costs more than `limit` is left out.
+    What costs more than `limit` is left out. `said`: streams are joined in that order.
     """
 
-    def __init__(self, price: Pricing, deepest_antis: bool = False, limit: float = inf) -> None:
-        self.price, self.sizes, self.deepest, self.limit = price, price.sizes, deepest_antis, limit
+    def __init__(
+        self, price: Pricing, deepest_antis: bool = False, limit: float = inf, said: JoinOrder | None = None
+    ) -> None:
+        self.price, self.sizes, self.deepest, self.limit, self.said = price, price.sizes, deepest_antis, limit, said
         self._graphs: dict[tuple[Graph, bool, bool], list[Candidate]] = {}
         self._orders: dict[tuple[Graph, bool], OrderJoins] = {}
         self._parts: dict[tuple[Part, bool], list[Candidate]] = {}
@@ -101,7 +104,7 @@ class PlanGraph:
             parts = [self._filtered(p, c, as_set) for p, c in zip(graph.parts, own, strict=True)]
             sizes = [self.sizes.filtered(p, c) for p, c in zip(graph.parts, own, strict=True)]
             rights = [self.graph(a.right, ordered=False, as_set=True) for a in graph.antis]
-            order = OrderJoins(graph, parts, sizes, rights, self.price, self.deepest, self.limit)
+            order = OrderJoins(graph, parts, sizes, rights, self.price, self.deepest, self.limit, self.said)
             self._orders[graph, as_set] = order
         return self._orders[graph, as_set]
 
