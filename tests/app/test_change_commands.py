@@ -373,6 +373,7 @@ def test_an_aggregate_of_a_file_can_go_to_other_processes(tmp_path: Path) -> Non
     assert told.stdout.decode().split() == ["p90", "9.0"]
 
 
+@pytest.mark.slow
 def test_an_aggregate_of_a_file_can_be_a_class(tmp_path: Path) -> None:
     body = "        self.held = rows.to_pylist()\n        return 0.9 * max(self.held)\n"
     text = f"class Ninety:\n    def process(self, rows):\n{body}"

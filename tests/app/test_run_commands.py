@@ -202,6 +202,7 @@ def test_snapshot_prints_the_statistics_that_answer_it(checkpoint: Checkpoint, m
     assert (json.loads(out)["batch"], json.loads(out)["state_tuples"]) == (8, 40)
 
 
+@pytest.mark.slow
 def test_these_commands_do_without_spark(checkpoint: Checkpoint) -> None:
     script = "import sys; from midstream.app.cli import app; app(sys.argv[1:], standalone_mode=False); "
     script += "sys.exit('pyspark' in sys.modules or 'pandas' in sys.modules)"

@@ -81,6 +81,7 @@ def test_a_query_that_died_is_down(checkpoint: Checkpoint, midstream) -> None:
     assert [found[f"midstream_{name}"][0][1] for name in ("up", "failed")] == [0, 1]
 
 
+@pytest.mark.slow
 def test_metrics_are_served_and_outlive_the_checkpoint(checkpoint: Checkpoint) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

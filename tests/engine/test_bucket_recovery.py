@@ -105,6 +105,7 @@ def test_a_crash_in_the_middle_of_a_migration_does_not_show(seed: int, tmp_path:
     check_output(case, got, recompute(case), requests, f"{case.sql} | {case.tree} | {requests} | {framework}")
 
 
+@pytest.mark.slow
 def test_durable_rows_go_when_their_window_has_passed(tmp_path: Path) -> None:
     rows = pa.table({"ts": np.arange(0, 60_000_000, 10_000), "k": np.arange(6000) % 7})
     sql = "SELECT a.k FROM a [RANGE 2 s], b [ROWS 50], c [ROWS 2 PARTITION BY k] WHERE a.k = b.k AND b.k = c.k"

@@ -248,6 +248,7 @@ def until(cluster: HopCluster, tables: dict[str, pa.Table], first_us: int, end_u
     return batch
 
 
+@pytest.mark.slow
 def test_durable_rows_go_when_no_window_needs_them(tmp_path: Path) -> None:
     tables = {name: ticking(60, per_second=200) for name in "abc"}
     sql = """SELECT a.k FROM a [RANGE 2 SECONDS], b [ROWS 50], c [ROWS 2 PARTITION BY k]
@@ -346,6 +347,7 @@ def test_buckets_go_on_with_the_tree_their_driver_has_chosen(lost: bool, tmp_pat
     assert rows_of(cluster.output()) == rows_of(expected)
 
 
+@pytest.mark.slow
 def test_a_migration_is_planned_from_what_the_buckets_tell(tmp_path: Path) -> None:
     tables = three_streams(30)
     cluster = live(THREE, tables, tmp_path, 2, asked="as-written modes=delta")

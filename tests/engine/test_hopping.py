@@ -314,6 +314,7 @@ def test_explain_says_how_large_skewed_joins_are(modes: str) -> None:
     assert rows_said(text, "group by") == pytest.approx(len(held["a"].keys() & held["b"].keys()), rel=0.2)
 
 
+@pytest.mark.slow
 def test_adaptation_uses_what_operators_were_seen_to_give() -> None:
     """By its windows the join of a and b is smaller than that of b and c; by what it gives it is far larger."""
     rng = np.random.default_rng(7)

@@ -108,6 +108,7 @@ def test_it_decides_and_goes_on_after_restarts(seed: int, tmp_path: Path) -> Non
     assert {d["identity"] for d in run.decisions() if d["identity"]} <= {e["identity"] for e in decided}
 
 
+@pytest.mark.slow
 def test_plans_do_change_and_decisions_are_measured(tmp_path: Path) -> None:
     runs = Runs(tmp_path, 1, RESTLESS)
     run = runs.start()

@@ -113,6 +113,7 @@ def test_a_version_that_waits_for_its_position_is_not_forgotten(buckets: int) ->
     assert run.live.newest == 11
 
 
+@pytest.mark.slow
 def test_a_version_that_nobody_came_to_ask_for_goes() -> None:
     """Whoever had put it there died before the control row was sent; its number is not given again."""
     with mock.patch.multiple(retention, EVERY=8, KEPT_VERSIONS=2):
