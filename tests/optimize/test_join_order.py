@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from math import exp, log
 
 import numpy as np
@@ -151,3 +152,16 @@ def test_a_join_by_key_alone_makes_no_product() -> None:
         stats.values[0, name] = stats.values[1, name] = Values(2.0)
     assert tree_text(order_joins(plan.query, stats)) == "((a c) b)", "a product of two rows is cheap"
     assert tree_text(order_joins(plan.query, stats, "hash")) == "((a b) c)"
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_explain_says_when_not_all_orders_are_compared(count: int) -> None:
+    engine = ms.Engine()
+    rows = pa.table({"ts": [k * 1_000 for k in range(300)], "k": [k % 50 for k in range(300)]})
+    names = [f"s{n}" for n in range(count)]
+    for name in names:
+        engine.stream(name, rows, time="ts")
+    streams = ", ".join(f"{name} [RANGE 10 MILLISECONDS]" for name in names)
+    equal = " AND ".join(f"{a}.k = {b}.k" for a, b in pairwise(names))
+    said = engine.query(f"SELECT s0.k FROM {streams} WHERE {equal}").explain()
+    assert ("are not all compared" in said) == (count > 10)

@@ -6,6 +6,7 @@ from midstream.local.sources import RecordedStream
 from midstream.local.statistics import gather
 from midstream.optimize.join_cost import Cost, JoinCost
 from midstream.optimize.order_joins import written_order
+from midstream.optimize.search import MOST_PARTS
 from midstream.plan.plan import Plan
 from midstream.plan.tree import tree_text
 
@@ -21,6 +22,11 @@ def explain_cost(plan: Plan, streams: Sequence[RecordedStream]) -> list[str]:
     lines = ["Expected per second of event time", f"  {_said(cost.of(plan.tree))}"]
     if written != plan.tree:
         lines.append(f"  in the written order {tree_text(written)}: {_said(cost.of(written))}")
+    if len(query.aliases) > MOST_PARTS:
+        lines.append(
+            f"  orders of {len(query.aliases)} streams are not all compared: two at a time are joined, those with the "
+            f"fewest results first; all orders of up to {MOST_PARTS} streams are"
+        )
     return lines
 
 
