@@ -164,7 +164,7 @@ def as_before(plan: Plan, traced: bool = False) -> Take:
 def without_offsets(plan: Plan) -> Take:
     """Run a query whose row stores do not keep the offsets of rows."""
     plainly = build.build_sources
-    with patch.object(build, "build_sources", lambda plan, keep_offsets: plainly(plan, False)):
+    with patch.object(build, "build_sources", lambda plan, keep_offsets, watched=False: plainly(plan, False, watched)):
         return as_before(plan)
 
 

@@ -237,6 +237,8 @@ class JoinAdviser:
         return {
             "looked_us": self._looked_us, "running": self._running, "saved": self._saved, "spent": self._spent,
             "corrections": corrections, "reluctance": self._reluctance, "quiet_us": self._quiet_us,
+            "expected": self._expected, "measured": self._measured, "work": asdict(self._work),
+            "now_us": self._now_us, "a_second": self._a_second,
         }  # fmt: skip
 
     def load(self, plain: Mapping[str, Any]) -> None:
@@ -244,4 +246,6 @@ class JoinAdviser:
         self._looked_us, self._running, self._quiet_us = plain["looked_us"], plain["running"], plain["quiet_us"]
         self._saved, self._spent = dict(plain["saved"]), plain["spent"]
         self._corrections = {text: Correction(**known) for text, known in plain["corrections"].items()}
-        self._reluctance = plain["reluctance"]
+        self._reluctance, self._now_us, self._a_second = plain["reluctance"], plain["now_us"], plain["a_second"]
+        self._expected, self._measured = dict(plain["expected"]), dict(plain["measured"])
+        self._work = Work(**plain["work"])
